@@ -32,6 +32,7 @@ from zoo.model import Model
 #: What ``init`` of `fit` may be: a strategy, variables to start from, or a former fit
 Init = str | Mapping[str, Any] | xr.DataTree | None
 
+TEXT_COLUMN = "text_column"  # root attribute of a fit of texts in a table; a key beside labels by dim
 CHEAP_ENTRIES = 2e7  # numbers that a step of all starts may compute where a call does not say how many
 
 
@@ -471,7 +472,8 @@ class FitRequest[M: Method, S: Climb | Sampling | Once]:
         model: the model, its sizes and data-dependent defaults filled in.
         data: the parts of the data as float64 arrays or sparse matrices; of rows that pass in batches those
             that default priors are read off, or that they were summed up to.
-        coords: labels by dim, as they came with the data.
+        coords: labels by dim, as they came with the data, and ``TEXT_COLUMN``: the name of the column that
+            holds texts, in a list.
         columns: of each part of the data what its columns hold, None of a part that is no table.
         method: the method.
         name: its name.

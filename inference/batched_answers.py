@@ -7,6 +7,7 @@ are held, and where no file is named the answers. Errors and warnings say which 
 import os
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ import pandas as pd
 import scipy.sparse
 import xarray as xr
 
+from inference.algorithm import TEXT_COLUMN
 from inference.inputs.sources import as_passed, as_source, is_source, opened
 from inference.inputs.streams import is_chunked, stacked
 from inference.inputs.text import WordCounts
 from inference.results.groups import labels_along
 from inference.results.written_tables import table_file
 from zoo.checks import check_size, warn
+from zoo.intake.frames import as_frame
 from zoo.model import Model
 from zoo.sparse import SparseCounts
 
@@ -47,6 +50,8 @@ def is_asked_in_batches(model: Model, data: tuple, out: Any, batch_size: int | N
 
 
 def _is_elsewhere(part: Any, model: Model) -> bool:
+    if isinstance(part := as_frame(part), pd.DataFrame):
+        return False
     part = as_passed(part, model)
     texts = isinstance(part, list | tuple) and bool(part) and all(isinstance(one, str) for one in part)
     if texts and model.takes_documents:
@@ -80,7 +85,7 @@ def answered(
         ValueError: what ``ask`` raises, with the rows that it is of, no rows, or a file that holds rows of
             the data, a saved fit or a checkpoint.
     """
-    data = opened(model, data)
+    data = opened(model, data, tree.attrs.get(TEXT_COLUMN))
     if out is not None:
         _check_not_read(out, data)
     found = answers(ask, tree, model, data, batch_size)
@@ -137,7 +142,8 @@ def answers(
             told += 1
             if told <= MOST_WARNINGS:
                 warn(f"{where}: {note.message}", note.category)
-        if isinstance(values, xr.DataArray | xr.Dataset) and not hasattr(piece, "iloc"):
+        is_labelled = hasattr(piece, "iloc") or getattr(piece, "documents", None) is not None
+        if isinstance(values, xr.DataArray | xr.Dataset) and not is_labelled:
             values = values.assign_coords({next(iter(values.dims)): np.arange(begin, end)})
         yield values
     if told > MOST_WARNINGS:
@@ -218,7 +224,8 @@ def _of_interest(source: Any, tree: xr.DataTree, model: Model) -> Any:
     if source.names is None or (model.takes_documents and source.holds_texts):
         return source
     if model.takes_documents:
-        return source.as_texts() if len(source.names) == 1 else source
+        column = tree.attrs.get(TEXT_COLUMN, source.names[0])
+        return source.as_texts() if source.names == (column,) else source
     own = tree.fit.columns[0]
     dim = model.variable_dims[model.data_names[0]][1]
     wanted = (
@@ -242,7 +249,8 @@ def _sliced(part: Any, begin: int, end: int) -> Any:
     if isinstance(part, SparseCounts):
         return part.rows(np.arange(begin, min(end, len(part))))
     if isinstance(part, WordCounts):
-        return part._replace(
+        return replace(
+            part,
             counts=_sliced(part.counts, begin, end),
             documents=None if part.documents is None else part.documents[begin:end],
         )
@@ -253,7 +261,7 @@ def _stacked(parts: list, begin: int) -> Any:
     """Slices of chunks as one."""
     first = parts[0]
     if isinstance(first, WordCounts):
-        return first._replace(counts=stacked([part.counts for part in parts]))
+        return replace(first, counts=stacked([part.counts for part in parts]))
     if isinstance(first, SparseCounts):
         return stacked(parts)
     if hasattr(first, "tocoo"):

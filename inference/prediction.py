@@ -15,7 +15,7 @@ import pandas as pd
 import xarray as xr
 from scipy.special import softmax
 
-from inference.algorithm import Ascent, Direct, Method
+from inference.algorithm import TEXT_COLUMN, Ascent, Direct, Method
 from inference.batched_answers import answered, is_asked_in_batches
 from inference.convergence.numbering import cluster_dim, in_program_order, in_shown_order
 from inference.inputs.sources import as_passed
@@ -367,7 +367,8 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     model = model_of(tree)
     given = new_data[:-1] if len(new_data) > 1 and new_data[-1] is None else new_data
     columns = tree.fit.columns
-    given = tuple(as_passed(_one_row(part, columns), model) for part in given)
+    texts = tree.attrs.get(TEXT_COLUMN)
+    given = tuple(as_passed(_one_row(part, columns), model, texts) for part in given)
     check_parts(model, given, least=num_needed(model))
     label = next((own.label for own in columns if own is not None), None)
     given = paired_rows(joined_rows(given, model.data_names, label), model.data_names)

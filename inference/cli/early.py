@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
-from inference.cli.naming import check_source, files_of, files_read, is_read_in_batches, name_of
+from inference.cli.naming import check_source, files_of, files_read, is_read_in_batches, name_of, own_model
 from inference.cli.paths import check_checkpoint, target
 from inference.cli.settings import (
     parse_families,
@@ -74,7 +74,7 @@ def _film(options: SimpleNamespace) -> None:
 
 
 def _predict(options: SimpleNamespace) -> None:
-    _check_fits(options.fit)
+    _check_fits(options, options.fit)
     options.in_batches = is_read_in_batches(options)
     _check_data(options)
     default = f"{Path(options.fit).stem}-{name_of(options.files)}.csv"
@@ -82,7 +82,7 @@ def _predict(options: SimpleNamespace) -> None:
 
 
 def _fit_alone(options: SimpleNamespace) -> None:
-    _check_fits(options.fit)
+    _check_fits(options, options.fit)
 
 
 def _sweep(options: SimpleNamespace) -> None:
@@ -101,7 +101,7 @@ def _sweep(options: SimpleNamespace) -> None:
 
 
 def _report(options: SimpleNamespace) -> None:
-    _check_fits(*options.fits)
+    _check_fits(options, *options.fits)
     if len(set(map(os.path.realpath, options.fits))) < len(options.fits):
         raise ValueError("a file was named twice: a comparison needs different fits")
     if options.heldout is None:
@@ -122,7 +122,7 @@ def _report(options: SimpleNamespace) -> None:
 
 
 def _compare(options: SimpleNamespace) -> None:
-    options.models_tried = [canonical_name(name) for name in options.models or MODELS]
+    options.models_tried = [canonical_name(own_model(name)) for name in options.models or MODELS]
     methods = list(dict.fromkeys(method for name in options.models_tried for method in methods_of(name)))
     for method in options.methods:
         if method not in methods:
@@ -147,7 +147,7 @@ _CHECKS: dict[str, Callable[[SimpleNamespace], None]] = {
 
 def _check_model(options: SimpleNamespace) -> None:
     """The model's card, the settings of its fields and the options of the method."""
-    card: Card = read_card(options.model)
+    card: Card = read_card(own_model(options.model))
     options.card = card
     if options.method != "auto" and options.method not in card.methods:
         listed = ", ".join(card.methods) + did_you_mean(options.method, card.methods)
@@ -180,7 +180,9 @@ def _check_data(options: SimpleNamespace) -> None:
     options.inputs = tuple(file for source in options.files for file in files_of(source))
 
 
-def _check_fits(*paths: str) -> None:
+def _check_fits(options: SimpleNamespace, *paths: str) -> None:
+    if options.model is not None:
+        own_model(options.model)
     for path in paths:
         if not Path(path).is_file():
             raise FileNotFoundError(f"there is no file {path}; zoo fit writes one")

@@ -79,7 +79,8 @@ def fit(options: SimpleNamespace) -> int:
     is_interrupted = attributes["stop_reason"].startswith("interrupted")
     saved = "interrupted; what there is was saved" if is_interrupted else "saved"
     print(f"\n{saved} to {place} ({place.stat().st_size / 1e6:.1f} MB)")
-    following = ["report", str(place)]
+    own = ["--model", options.model] if ":" in options.model else []
+    following = ["report", str(place), *own]
     if options.report is not None:
         with collected_warnings() as notes:
             write = import_module("inference.report").report  # with matplotlib, which takes a second
@@ -87,7 +88,7 @@ def fit(options: SimpleNamespace) -> int:
         for note in notes:
             print_line("warning", note)
         print(f"report in {page}")
-        following = ["predict", str(place), "NEW_ROWS"]
+        following = ["predict", str(place), "NEW_ROWS", *own]
     print(f"next: {shlex.join(['zoo', *following])}")
     if trouble:
         print(f"zoo: error: {trouble}", file=sys.stderr)

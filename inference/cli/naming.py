@@ -1,12 +1,17 @@
-"""What the words for data stand for: a data set of the catalogue, a file, or files read in batches."""
+"""What words stand for: a data set of the catalogue, a file, files read in batches; a model of one's own."""
 
+import importlib
+import importlib.util
 import os
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
+from zoo import MODELS, model_class, register
 from zoo.datasets import catalogue, shipped_folder
+from zoo.naming import did_you_mean
 
 _ENDINGS = (".csv", ".tsv", ".txt", ".dat", ".xlsx", ".parquet", ".npz", ".nc")
 _ALWAYS = (".npy", ".zarr")  # kinds of files that are read in batches alone
@@ -86,3 +91,49 @@ def name_of(given: Sequence[str]) -> str:
     """A short name for the data: the stem of the first file, or of the folder that a pattern is in."""
     path = Path(given[0])
     return path.parent.resolve().name or "rows" if _is_pattern(given[0]) else path.stem
+
+
+def own_model(name: str) -> str:
+    """The key of a model that is called ``FILE.py:CLASS`` or ``MODULE:CLASS``; other names as they are.
+
+    The module is imported as it would be in Python, and the class is registered unless the module does so.
+
+    Args:
+        name: as the command line has it; never what a file says, for this runs code.
+
+    Returns:
+        A key of `zoo.MODELS`.
+
+    Raises:
+        TypeError: the class is no model.
+        ValueError: a module that cannot be imported or has no such class, or one that cannot be registered.
+    """
+    place, colon, class_name = name.rpartition(":")
+    if not colon:
+        return name
+    file = Path(place)
+    is_file = file.suffix == ".py"
+    sys.path.append(str(file.parent.resolve()) if is_file else os.getcwd())
+    try:
+        module = _module_of(file) if is_file else importlib.import_module(place)
+    except Exception as error:  # another author's code raises anything
+        raise ValueError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
+    found, key = getattr(module, class_name, None), class_name.lower()
+    if found is None:
+        raise ValueError(f"{place} has no {class_name!r}{did_you_mean(class_name, dir(module))}")
+    if key not in MODELS or model_class(key) is not found:
+        register(found, methods={})
+    return key
+
+
+def _module_of(file: Path) -> ModuleType:
+    """The module in a file, imported once."""
+    held = sys.modules.get(file.stem)
+    if held is not None and Path(getattr(held, "__file__", None) or "").resolve() == file.resolve():
+        return held
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if held is not None or spec is None or spec.loader is None:
+        raise ImportError(f"{file.stem} is the name of another module: rename the file")
+    module = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -169,6 +169,7 @@ _STANDARDIZE = [
 ]
 _PROGRESS = [_option("--progress/--no-progress", "a progress bar (default: on a terminal)", default=None)]
 _FORCE = [_flag("--force", "replace files that exist")]
+_OWN_MODEL = [_option("--model", "the model of the fit, if it is your own", metavar="FILE.py:CLASS")]
 _MODEL_OPTIONS = [
     _option(
         "--method", "a method of the model, see zoo show (default: the first)", default="auto", **_methods
@@ -244,6 +245,7 @@ zoo fit paired bfi --views A1:A5 N1:N5 --set "families=(Ordinal(6), Ordinal(6))"
 zoo fit mixture faithful --method gibbs --num-samples 2000 --checkpoint run.ckpt --out gibbs.nc
 zoo fit mixture measured.csv --read separator=semicolon --read decimal=comma
 zoo fit mixture rows/*.parquet --batch-size 100000 --sample-weight copies
+zoo fit my_models.py:RobustLocation table.csv    # a model of your own, in a file or a module of Python
 """,
         ),
         _Command(
@@ -272,7 +274,7 @@ zoo film ppca wine --x x --method em --init random --standardize
             "predict",
             "predict new rows with a saved fit: clusters, missing cells, outputs, or scores",
             [
-                *(_argument("fit", "FIT", type=click.Path()), *_TABLES, *_COLUMNS),
+                *(_argument("fit", "FIT", type=click.Path()), *_TABLES, *_COLUMNS, *_OWN_MODEL),
                 _option("--batch-size", "rows scored and written at a time", _FROM_1),
                 _option(
                     "--what",
@@ -299,6 +301,7 @@ zoo predict mixture-rows.nc rows/*.parquet --out clusters.parquet
             [
                 _argument("fit", "FIT", type=click.Path()),
                 _option("--row", "its label, or its number from 0", metavar="ROW", required=True),
+                *_OWN_MODEL,
             ],
             """
 zoo explain mixture-faithful.nc --row 17
@@ -312,6 +315,7 @@ zoo explain ppca-customers.nc --row K00001
                 _argument("fit", "FIT", type=click.Path()),
                 _option("--tables", "how many are drawn (default 20)", _FROM_1, default=20),
                 _option("--seed", "of the tables and of their fits (default 0)", _SEED, default=0),
+                *_OWN_MODEL,
             ],
             """
 zoo check mixture-faithful.nc
@@ -352,7 +356,7 @@ zoo sweep depcam olive --sizes num_components=1:3 --sizes num_latents=1,2 --set 
                 _option(
                     "--heldout", "with several fits: also score these rows", None, "DATASET", **_datasets
                 ),
-                *(*_COLUMNS, *_FORCE),
+                *(*_OWN_MODEL, *_COLUMNS, *_FORCE),
             ],
             """
 zoo report mixture-faithful.nc

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+from inference.cli.naming import own_model
 from inference.cli.paths import target
 from inference.cli.printing import line_width
 from inference.numerics.atomic_files import replacing
@@ -11,7 +12,7 @@ from zoo.cards.page import card_as_markdown, card_as_text
 
 def show(options: SimpleNamespace) -> int:
     """Print a model's card: its assumptions, methods and the claims of its paper; or write it as a page."""
-    card = read_card(options.model)
+    card = read_card(own_model(options.model))
     if options.out is None:
         print(card_as_text(card, line_width()))
         return 0

@@ -1,22 +1,27 @@
 """``zoo sweep``: a model in several sizes, and the size that held-out rows favour."""
 
 import shlex
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from inference.algorithm import Sampler
 from inference.cli.options import FIT_OPTIONS, SAYING_WHAT
-from inference.cli.printing import collected_warnings, print_notes
+from inference.cli.printing import as_options, collected_warnings, print_line, print_notes
 from inference.cli.selection import data_of, in_words, settle_parts
 from inference.cli.settings import resolve
 from inference.diagnostics.comparison import EVIDENCE, evidence_in_words, read_off_in_words
-from inference.diagnostics.model_size import FEW_DRAWS, cross_validate, recommended
+from inference.diagnostics.model_size import FEW_DRAWS, cross_validate, near_best, read_rows, recommended
 from inference.methods import method_of
 from inference.numerics.atomic_files import replacing
 from inference.program_cache import compile_cache
 from zoo import model_class
+from zoo.model import Model
 
 _COLUMNS = (
     "bound",
@@ -42,7 +47,8 @@ def sweep(options: SimpleNamespace) -> int:
     fitted = _models(card.name, sizes, settings)
     some = next(iter(fitted.values()))
     method = method_of(some, some.methods[0] if options.method == "auto" else options.method)
-    if not isinstance(method, Sampler):  # scores need no draws from q, or few, to be averaged over
+    sampled = isinstance(method, Sampler)
+    if not sampled:  # scores need no draws from q, or few, to be averaged over
         keywords = {"num_samples": 1 if method.log_density else FEW_DRAWS} | keywords
     with collected_warnings() as notes:
         table = cross_validate(
@@ -74,16 +80,25 @@ def sweep(options: SimpleNamespace) -> int:
         print("log_evidence: of all rows under each prior, in nats, and its standard error; nan: not told")
         if words := evidence_in_words(table):
             print(f"evidence   {'. '.join([words, *read_off_in_words(table.attrs['read_off'])])}")
+        for name, why in table.attrs["why_no_evidence"].items():
+            print_line("warning", f"the log evidence of {swept} = {name} is not told: {as_options(why)}")
     doubtful = int(table["not_converged"].sum())
     if doubtful:
-        print(f"warning    {doubtful} fits have not converged: raise --max-iterations or --num-restarts")
+        raised = ("num-warmup", "num-samples") if sampled else ("max-iterations", "num-restarts")
+        print(f"warning    {doubtful} fits have not converged: raise --{raised[0]} or --{raised[1]}")
     why = (
         "the best; no smaller one is within its standard error"
         if smallest == best
         else f"the smallest within one standard error of the best ({best})"
     )
     print(f"recommended: {swept} = {smallest}, {why}")
-    print(f"\nNext: {_next(options, dict(_pairs(sizes, smallest)))}")
+    chosen = dict(_pairs(sizes, smallest))
+    if larger := _larger(options, some, data, near_best(table)):
+        tried = " and ".join(f"{field} above {max(sizes[field])}" for field in larger)
+        print(f"warning    {tried} was not tried, and may be better; go on with")
+        on = {field: ",".join(map(str, tried)) for field, tried in sizes.items()} | larger
+        print(f"           {_command(options, 'sweep', '--sizes', on)}")
+    print(f"\nNext: {_command(options, 'fit', '--set', chosen)}")
     if options.out is not None:
         place = options.out.settled()
         with replacing(place) as file:
@@ -96,9 +111,29 @@ def _pairs(sizes: Mapping[str, Any], label: str) -> list[tuple[str, str]]:
     return list(zip(sizes, str(label).split(" x "), strict=True))
 
 
-def _next(options: SimpleNamespace, sizes: Mapping[str, str]) -> str:
-    """The command that fits the model in a size, with the options of the sweep that say what the data are."""
-    words, given = ["zoo", "fit", options.model, options.dataset], options.given
+def _larger(
+    options: SimpleNamespace, model: Model, data: Sequence[Any], near: Sequence[Any]
+) -> dict[str, str]:
+    """Larger sizes to try, by field: twice the largest one tried, if that is near the best and data allow."""
+    found, near = {}, [dict(_pairs(options.sizes, label)) for label in near]
+    edges = [field for field, tried in options.sizes.items() if str(max(tried)) in {p[field] for p in near}]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sized, rows = read_rows(model, tuple(data), options.families, options.levels, options.id)
+        every = rows.take(np.full(rows.parts[0].shape[0], True))
+        for field in edges:
+            largest = max(options.sizes[field])
+            for size in range(2 * largest, largest, -1):
+                with suppress(ValueError):
+                    sized.replaced(**{field: size}).with_sizes_from(*every).check(*every)
+                    found[field] = f"{largest}:{size}"
+                    break
+    return found
+
+
+def _command(options: SimpleNamespace, command: str, option: str, sizes: Mapping[str, str]) -> str:
+    """A command for some sizes, with the options of the sweep that say what the data are."""
+    words, given = ["zoo", command, options.model, options.dataset], options.given
     for param in SAYING_WHAT:
         value = given.get(param.name)
         if value in (None, (), False, "auto"):
@@ -106,7 +141,7 @@ def _next(options: SimpleNamespace, sizes: Mapping[str, str]) -> str:
         for text in value if isinstance(value, tuple) else [value]:
             words += [param.opts[0], *([text] if text is not True else [])]
     for name, value in sizes.items():
-        words += ["--set", f"{name}={value}"]
+        words += [option, f"{name}={value}"]
     return shlex.join(words)
 
 

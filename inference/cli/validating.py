@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from inference.cli.settings import resolve
-from inference.diagnostics.model_size import choose_num_latents_for_classes, read_rows
+from inference.diagnostics.model_size import choose_num_latents_for_classes, larger_untried, read_rows
 from inference.fitting import front_door
 
 _ASCENTS = ("em", "ep", "vb")  # methods that are run to validate; of others the default one stands in
@@ -76,7 +76,7 @@ def class_facts(table: Any) -> dict[str, str]:
         facts["size"] = (
             f"num_latents={chosen}, the fewest whose mean log probability of a hidden label is within one "
             "standard error, or .01 nats, of the best (by number of latents, with the share that is right: "
-            f"{tried})"
+            f"{tried})" + (table.attrs["note"] and f"; {table.attrs['note']}")
         )
     return facts
 
@@ -118,4 +118,5 @@ def size_by_bound(
             break
     settings[size] = best
     tried = ", ".join(f"{number}: {bound:.5g}" for number, bound in bounds.items())
-    return {"size": f"{size}={best}, which has the highest bound in nats (by number: {tried})"}
+    untried = larger_untried(size, [best], [_LARGEST], remedy=f"name it with --set {size}=NUMBER")
+    return {"size": f"{size}={best}, which has the highest bound in nats (by number: {tried}){untried}"}

@@ -36,7 +36,7 @@ from inference.fitting.front_door import fit
 from inference.methods import methods_to_compare
 from inference.prediction import log_density
 from inference.results.files import model_of
-from inference.results.groups import group_of, group_or_empty, left_out_of
+from inference.results.groups import group_of, group_or_empty, left_out_of, sample_weight_of
 from inference.topics.text_heldout import PROTOCOLS, heldout_text
 from zoo import late
 from zoo.checks import listed
@@ -103,7 +103,7 @@ def check_fits(trees: Mapping[str, xr.DataTree], *, without_data: bool = False) 
 
     Raises:
         TypeError: ``trees`` is not a mapping of fits.
-        ValueError: fewer than two fits, or fits of other data.
+        ValueError: fewer than two fits, or fits of other data or weights of rows.
     """
     if not isinstance(trees, Mapping):
         raise TypeError(f"trees must be a dict of name to fit; got {type(trees).__name__}")
@@ -136,10 +136,10 @@ def compare(
         ``log_evidence_se`` too, NaN if none is told, and where two are told ``log_evidence_half_width`` and
         ``log_evidence_twice_width``, under priors of means or loadings that are half and twice as wide. The
         attribute ``note`` explains them in words, ``evidence`` says what the errors of the evidence tell
-        apart (empty if nothing), whether another width would change it, and which priors were read off these
-        data, and ``ranked`` is false where nothing may be read off the order: a fit has not converged, all
-        are of one posterior, which they approximate differently, or a score hangs on rows whose densities are
-        given latents of their own.
+        apart (empty if nothing), whether another width would change it, which priors were read off these data
+        and why an evidence is not told, and ``ranked`` is false where nothing may be read off the order: a
+        fit has not converged, all are of one posterior, which they approximate differently, or a score hangs
+        on rows whose densities are given latents of their own.
 
     Raises:
         TypeError: ``trees`` is not a mapping of fits.
@@ -231,7 +231,9 @@ def _add_evidence(table: pd.DataFrame, trees: Mapping[str, xr.DataTree]) -> str:
     if words[0]:
         told = [name for name in table.index if name in order]
         words += read_off_in_words([str(name) for name in told if is_read_off(trees[name])])
-    return ". ".join(words)
+    unknown = {name: trees[name].attrs.get("why_no_evidence") for name in table.index}
+    words += [f"The log evidence of {name} is not told: {why}" for name, why in unknown.items() if why]
+    return ". ".join(filter(None, words))
 
 
 def read_off_in_words(names: Sequence[str]) -> list[str]:
@@ -332,7 +334,7 @@ def _relative_efficiency(pointwise: np.ndarray) -> float:
 
 
 def different_data(one: xr.DataTree, other: xr.DataTree) -> str:
-    """Describe how the data of two fits differ, with an empty string if they are equal.
+    """Describe how the data of two fits, or the weights of their rows, differ; empty if they are equal.
 
     Args:
         one: a fit.
@@ -350,6 +352,12 @@ def different_data(one: xr.DataTree, other: xr.DataTree) -> str:
             return f"{name} has shape {a[name].shape} against {b[name].shape}"
         if not np.array_equal(a[name].values, b[name].values, equal_nan=a[name].dtype.kind == "f"):
             return f"{name} has other values"
+    first, second = map(sample_weight_of, (one, other))
+    if (first is None) != (second is None):
+        which = "first" if second is None else "second"
+        return f"only the {which} weighs its rows: fit both with the same sample_weight, or with none"
+    if first is not None and not np.array_equal(first, second):
+        return "sample_weight has other values: fit both with the same"
     return ""
 
 

@@ -116,7 +116,8 @@ def cross_validate(
         lower is better), ``log_evidence`` and ``log_evidence_se`` (of all rows, where the method tells them),
         ``fitted`` (log density per row of the rows that were fitted), ``not_converged`` (of
         all fits) and ``seconds``. The attribute ``columns`` says what columns of tables were taken to hold,
-        ``read_off`` names the models with a log evidence whose priors were read off these data.
+        ``read_off`` names the models with a log evidence whose priors were read off these data,
+        ``why_no_evidence`` gives the reason by model where a log evidence is NaN.
 
     Raises:
         TypeError: ``models`` is not a mapping of models.
@@ -143,13 +144,15 @@ def cross_validate(
     if any(part.shape[0] != num_rows for part in parts):
         raise ValueError(f"the parts of the data have {' and '.join(str(p.shape[0]) for p in parts)} rows")
     part = _parts(num_rows, folds, seed)
-    table, scores, read_off = {}, {}, []
+    table, scores, read_off, unknown = {}, {}, [], {}
     for name, (model, rows) in read.items():
         begin = time.perf_counter()
         every = rows.take(np.full(num_rows, True))
         whole = _fit(model, every, method, seed, settings)
         if np.isfinite(whole.attrs.get(EVIDENCE[0], np.nan)) and is_read_off(whole):
             read_off.append(str(name))
+        if why := whole.attrs.get("why_no_evidence"):
+            unknown[str(name)] = why
         scores[name] = np.empty(num_rows)
         missed = 0
         of_folds = {"num_samples": 1} if _scores_without_draws(whole, model) else {}
@@ -176,7 +179,7 @@ def cross_validate(
         columns.insert(0, "bound")
     columns += [name for name in EVIDENCE if any(name in row for row in table.values())]
     found = pd.DataFrame.from_dict(table, orient="index")[[*columns, "not_converged", "seconds"]]
-    found.attrs |= {"columns": rows.told, "read_off": read_off}
+    found.attrs |= {"columns": rows.told, "read_off": read_off, "why_no_evidence": unknown}
     return found
 
 
@@ -204,11 +207,51 @@ def recommended(table: pd.DataFrame) -> tuple[Any, Any]:
     Raises:
         ValueError: no model has a finite score.
     """
+    smallest, *_ = near_best(table)
+    return table["heldout"].where(np.isfinite(table["heldout"])).idxmax(), smallest
+
+
+def near_best(table: pd.DataFrame) -> list[Any]:
+    """The models of a cross-validation that are as good as the best within one standard error.
+
+    Args:
+        table: of `cross_validate`.
+
+    Returns:
+        Their names, in the order of the table.
+
+    Raises:
+        ValueError: no model has a finite score.
+    """
     finite = table[np.isfinite(table["heldout"])]
     if not len(finite):
         raise ValueError("no model gives the held-out rows a finite density")
-    near = finite["difference"] >= -finite["difference_error"]
-    return finite["heldout"].idxmax(), finite.index[near.argmax()]
+    return list(finite.index[finite["difference"] >= -finite["difference_error"]])
+
+
+def larger_untried(
+    name: str,
+    chosen: Iterable[int],
+    tried: Iterable[int],
+    most: float = np.inf,
+    remedy: str = "give larger candidates",
+) -> str:
+    """A clause that names the largest size tried where it was chosen and is not the largest possible.
+
+    Args:
+        name: of the size.
+        chosen: sizes, by one rule or several.
+        tried: candidates.
+        most: the largest size that the data allow.
+        remedy: how larger ones are tried.
+
+    Returns:
+        The clause, which begins with a semicolon; empty where there is nothing to say.
+    """
+    largest = max(tried)
+    if max(chosen) < largest or largest >= most:
+        return ""
+    return f"; {name} above {largest} was not tried, and may be better: {remedy}"
 
 
 class _Rows(NamedTuple):
@@ -340,6 +383,7 @@ def choose_num_latents(
     table.attrs |= {"by_bound": bound, "by_ard": relevant, "by_heldout": heldout}
     table.attrs["note"] = (
         f"bound: {bound} latents; ARD keeps {relevant} of {numbers[-1]}; held-out density: {heldout}"
+        + larger_untried("num_latents", (bound, relevant, heldout), numbers, most)
     )
     return table
 
@@ -407,7 +451,8 @@ def choose_num_latents_for_classes(
         the best log score, and the standard error of that paired difference. Attributes: ``chosen``, the
         smallest candidate within one standard error of the best log score, or .01 nats, a hundredth of the
         probability; ``right``, class to how many of
-        its labelled rows are predicted at that size; ``labelled``, class to how many there are; and ``rows``.
+        its labelled rows are predicted at that size; ``labelled``, class to how many there are; ``rows``; and
+        ``note``, which says so where the largest candidate was chosen and larger ones are possible.
 
     Raises:
         ValueError: outputs that are no class labels, no candidates, or some that the data do not allow.
@@ -458,6 +503,7 @@ def choose_num_latents_for_classes(
         "right": {name: int(found[chosen][own[known]].sum()) for name, own in counts.items()},
         "labelled": {name: int(own.sum()) for name, own in counts.items()},
         "rows": num_rows,
+        "note": larger_untried("num_latents", [chosen], numbers, most, "name them")[2:],
     }
     return made
 
@@ -546,6 +592,7 @@ def choose_shared_and_specific(
         for model in (*models, offered):
             sized, rows = read_rows(model, views)
             sized.check(*rows.take(np.full(rows.parts[0].shape[0], True)))
+    widths = [part.shape[1] for part in rows.parts]
     draws = FEW_DRAWS if folds else 1
     settings = {"num_samples": draws, "num_restarts": STARTS, "progress": False} | settings
     if folds:
@@ -569,6 +616,13 @@ def choose_shared_and_specific(
                 (f"ARD, offered {most[0]} and {most[1]}", answers["by_ard"]),
                 *([("held-out density", answers["by_heldout"])] if folds else []),
             )
+        )
+        + larger_untried("num_shared", [s for s, _ in answers.values()], shared, sum(widths))
+        + larger_untried(
+            "num_specific",
+            [max(_of_views(k, len(views))) for _, k in answers.values()],
+            [max(_of_views(k, len(views))) for k in specific],
+            min(widths),
         )
     }
     return table
@@ -660,6 +714,8 @@ def choose_components_and_latents(
         words = f"bound: {_in_words(answers['by_bound'])}; {words}"
     else:
         table = table.drop(columns=["bound", "criterion"])
+    words += larger_untried("num_components", [k for k, _ in answers.values()], ks, rows.shape[0])
+    words += larger_untried("num_latents", [d for _, d in answers.values()], ds, rows.shape[1])
     table.attrs |= answers | {"note": words}
     return table
 

@@ -42,6 +42,7 @@ FORMAT = 6
 HEADER = ("format", "fingerprint", "not_finite")
 HEADER_BYTES = 2**24  # that the fingerprint may take
 SHORT = 100  # letters of a value that a fingerprint shows as it is
+LENGTHS = {"num_samples", "num_warmup", "thinning", "max_iterations", "tolerance"}  # of a run that may go on
 MOST_TOLD = 5  # aspects in which two runs differ
 
 
@@ -196,9 +197,11 @@ class Checkpoint:
             shown = list(differs.items())[:MOST_TOLD]
             details = "; ".join(f"{n[:60]}: {_short(a)} there, {_short(b)} now" for n, (a, b) in shown)
             details += f"; and {len(differs) - MOST_TOLD} more" if len(differs) > MOST_TOLD else ""
+            remedy = "Repeat the call that wrote it, or name another file"
+            if differs.keys() <= LENGTHS:
+                remedy = "Repeat the call that wrote it and go on from its fit: init=tree, with another file"
             raise _OtherRun(
-                f"the checkpoint {self.path} belongs to another run; what differs: {details}. Repeat the "
-                "call that wrote it, or name another file"
+                f"the checkpoint {self.path} belongs to another run; what differs: {details}. {remedy}"
             )
 
     def is_due(self) -> bool:

@@ -34,7 +34,6 @@ import importlib
 import os
 import re
 import sys
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -43,7 +42,6 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-import scipy.sparse
 
 from inference.inputs.reading_ahead import read_ahead
 from inference.inputs.text import as_counted
@@ -372,12 +370,13 @@ def open_rows(source: Any, columns: Sequence[str] | None = None) -> Source:
     return found if columns is None else found.taking(columns)
 
 
-def opened(model: Model, data: Sequence[Any]) -> tuple[Any, ...]:
+def opened(model: Model, data: Sequence[Any], text_column: str | None = None) -> tuple[Any, ...]:
     """The parts of the data of a call, those that lie elsewhere as a `Source`.
 
     Args:
         model: that is fitted or asked.
         data: parts of the data, in the model's order.
+        text_column: the column of a table that holds texts; None: it is told from the cells.
 
     Returns:
         A source or the data themselves, for each part.
@@ -389,16 +388,20 @@ def opened(model: Model, data: Sequence[Any]) -> tuple[Any, ...]:
     """
     names = (*model.data_names, *(f"part {place}" for place in range(len(model.data_names), len(data))))
     return tuple(
-        as_source(part if is_arrow(part) else as_passed(part, model), texts=model.takes_documents, name=name)
+        as_source(
+            part if is_arrow(part) else as_passed(part, model, text_column),
+            texts=model.takes_documents,
+            name=name,
+        )
         for part, name in zip(data, names[: len(data)], strict=True)
     )
 
 
-def as_passed(part: Any, model: Model) -> Any:
+def as_passed(part: Any, model: Model, text_column: str | None = None) -> Any:
     """A part of the data in the types that the rest knows: frames of pandas, and counts of bags of words."""
     part = as_frame(part)
     if model.takes_documents:
-        return as_counted(part)
+        return as_counted(part, text_column)
     are_records = isinstance(part, list) and part and all(isinstance(row, Mapping) for row in part)
     return pd.DataFrame(part) if are_records else part
 
@@ -624,9 +627,9 @@ def _open_tables(files: Sequence[Path]) -> Source:
         require(ending)
 
     def read(file: Path, columns: Sequence[str] | None, rows: int | None) -> Iterator[Any]:
-        yield _read_file(file)
+        yield read_table(file)
 
-    first = _read_file(files[0])
+    first = read_table(files[0])
     kind = "table" if hasattr(first, "columns") and not isinstance(first.columns, pd.RangeIndex) else "array"
     names = tuple(map(str, first.columns)) if kind == "table" else None
     parts = [SourcePart(str(file), partial(read, file), None, None, (file,)) for file in files[1:]]
@@ -634,15 +637,6 @@ def _open_tables(files: Sequence[Path]) -> Source:
         0, SourcePart(str(files[0]), partial(read, files[0]), names, _num_rows_of(first), (files[0],))
     )
     return Source(parts, kind)
-
-
-def _read_file(file: Path) -> Any:
-    """The table of a file, or its sparse matrix as SciPy saves them."""
-    if file.suffix.lower() == ".npz" and zipfile.is_zipfile(file):
-        with zipfile.ZipFile(file) as archive:
-            if {"format.npy", "indptr.npy"} <= set(archive.namelist()):
-                return scipy.sparse.load_npz(file).tocsr()
-    return read_table(file)
 
 
 def _num_rows_of(chunk: Any) -> int:

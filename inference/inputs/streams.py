@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from inference.algorithm import TEXT_COLUMN
 from inference.inputs.reading_ahead import read_ahead
 from inference.inputs.sources import is_source
 from inference.inputs.text import TextChunks, read_documents
@@ -341,6 +342,8 @@ class CountStream:
             self.log_coefficient += float(log_coefficient(counts))
         if self.first is None or not sum(map(len, lengths)):
             raise ValueError("there are no documents")
+        if is_source(given) and given.holds_texts and given.names:
+            self.coords[TEXT_COLUMN] = list(given.names)
         self.lengths = np.concatenate(lengths)
         if not self.lengths.any():
             raise ValueError(

@@ -9,31 +9,36 @@ are dropped and counted, words they lack count zero.
 import importlib
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
 
+from inference.algorithm import TEXT_COLUMN
 from zoo.checks import check_choice, check_unique, first_of, warn
 from zoo.documents.bags import as_counts
 from zoo.intake import Columns, read_columns
 from zoo.sparse import SparseCounts
 
 
-class WordCounts(NamedTuple):
+@dataclass(frozen=True)
+class WordCounts:
     """Counts whose columns have names.
 
     Attributes:
         counts: the documents.
         words: name of each column.
         documents: name of each row; None: numbered.
+        column: of a table, whose texts these are; None: they are of none.
     """
 
     counts: SparseCounts
     words: Sequence[str]
     documents: Sequence[str] | None = None
+    column: str | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -62,10 +67,12 @@ def read_documents(*data: Any) -> tuple[tuple[SparseCounts], dict[str, Any]]:
     coords: dict[str, Any] = {"word": list(named.words)}
     if named.documents is not None:
         coords["document"] = list(named.documents)
+    if named.column is not None:
+        coords[TEXT_COLUMN] = [named.column]
     return (named.counts,), coords
 
 
-def as_counted(documents: Any) -> Any:
+def as_counted(documents: Any, column: str | None = None) -> Any:
     """Bags of words, and the column of texts of a table, as counts with names; anything else as it is.
 
     Args:
@@ -73,15 +80,19 @@ def as_counted(documents: Any) -> Any:
             a list of words for each; bags of gensim, a list of pairs of a word's number and count for each
             document, whose words are called by their numbers; or a table of pandas with columns of texts, of
             which the longest are taken, and none of counts.
+        column: of a table, that holds the texts; None: it is told from the cells.
 
     Returns:
         The counts.
+
+    Raises:
+        ValueError: a table of texts without that column.
     """
     names = None
     if isinstance(documents, Mapping) and all(isinstance(bag, Mapping) for bag in documents.values()):
         names, documents = list(map(str, documents)), list(documents.values())
     if isinstance(documents, pd.DataFrame):
-        return _with_text_column(documents)
+        return _with_text_column(documents, column)
     if not isinstance(documents, list | tuple) or not documents or not all(map(_is_bag, documents)):
         return documents
     bags = [bag if isinstance(bag, Mapping) or not _are_words(bag) else Counter(bag) for bag in documents]
@@ -112,22 +123,29 @@ def _are_words(bag: list) -> bool:
 WORDS_OF_TEXT = 3.0  # words of a cell, on average, from which on a column holds texts
 
 
-def _with_text_column(table: pd.DataFrame) -> Any:
+def _with_text_column(table: pd.DataFrame, wanted: str | None) -> Any:
     """The texts of a table that has no counts, labelled by its ids; other tables as they are."""
-    if (name := text_column(table)) is None:
+    if not table.attrs.get("has_columns", True):
+        return _counted(table.iloc[:, 0].tolist())
+    name = next((own for own in table.columns if str(own) == wanted), None)
+    if name is None and (name := text_column(table)) is None:
         return table
+    if wanted is not None and str(name) != wanted:
+        have = ", ".join(map(str, table.columns))
+        raise ValueError(f"new data lack the column {wanted} of the fit, which holds texts; they have {have}")
     others = table.drop(columns=name)
     columns = read_columns(others) if others.shape[1] else None
-    if columns is not None and any(column.kind in ("count", "yes/no") for column in columns.kept):
+    counts = columns is not None and any(column.kind in ("count", "yes/no") for column in columns.kept)
+    if counts and wanted is None:
         return table
     cells = table[name].fillna("").astype(str).tolist()
     left = [column.name for column in columns.columns if column.name != columns.label] if columns else []
-    if left:
+    if left and wanted is None:
         warn(f"the documents are the texts of the column {name!r}; columns left out: {', '.join(left)}")
     label = None if columns is None else columns.label
     labels = table.index if label is None else table[next(c for c in table.columns if str(c) == label)]
     found = _counted(cells)
-    return WordCounts(found.counts, found.words, list(map(str, labels)))
+    return WordCounts(found.counts, found.words, list(map(str, labels)), str(name))
 
 
 def text_column(table: pd.DataFrame) -> Hashable | None:

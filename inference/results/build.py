@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import xarray as xr
 
-from inference.algorithm import AscentRun, FitRequest, Fitted, Outcome, Sampler, model_name
+from inference.algorithm import TEXT_COLUMN, AscentRun, FitRequest, Fitted, Outcome, Sampler, model_name
 from inference.numerics.programs import deterministics, deterministics_and_log_prior, log_prior, over_draws
 from inference.numerics.weighted_rows import (
     beside_others,
@@ -215,6 +215,8 @@ def _attributes(request: FitRequest, fitted: Fitted) -> dict[str, Any]:
     attrs |= of_outcome
     if request.stream is not None:
         attrs |= {"batch_size": request.batch_size, "num_observations": request.stream.num_rows or 0}
+    if TEXT_COLUMN in request.coords:
+        (attrs[TEXT_COLUMN],) = request.coords[TEXT_COLUMN]
     if request.num_devices > 1:
         attrs["num_devices"] = request.num_devices
     if isinstance(run, AscentRun) and request.options.get("moves"):

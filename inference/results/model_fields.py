@@ -101,7 +101,7 @@ def check_known(name: str) -> None:
         raise ValueError(
             f"this fit is of model {name!r}, which this version does not have (it has "
             f"{', '.join(zoo.MODELS)}); if the model is yours, import the module that calls zoo.register on "
-            "it, then try again"
+            "it, then try again (on the command line --model FILE.py:CLASS)"
         )
 
 

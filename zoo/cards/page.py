@@ -86,11 +86,12 @@ def _command(line: str) -> str:
 
 def _fields(card: Card) -> list[Block]:
     """The class docstring without its example, each attribute with the declaration of the field."""
-    before, attributes, _ = _HEADER.split(f"{card.class_docstring}\n\nExample:\n")[:5:2]
+    before, attributes, *_ = _HEADER.split(f"{card.class_docstring}\n\nExample:\n")[:5:2]
     entries = _ENTRY.split(textwrap.dedent(attributes))[1:]
+    told = dict(zip(entries[::2], entries[1::2], strict=True)) or dict.fromkeys(card.fields, "")
     items = [
-        f"``{name}: {card.fields[name]}``\n{' '.join(meaning.split())}"
-        for name, meaning in zip(entries[::2], entries[1::2], strict=True)
+        f"``{name}: {card.fields[name]}``\n{' '.join(meaning.split())}".strip()
+        for name, meaning in told.items()
     ]
     return [*markup.parse(before), Bullets(tuple(items))]
 

@@ -34,6 +34,7 @@ import pandas as pd
 from zoo.checks import check_unique, first_of, words_of
 from zoo.intake.bounds import check_arrays, check_layout, check_parquet, check_workbook
 from zoo.intake.kinds import are_codes
+from zoo.intake.numbers_as_text import GROUPED_BY_COMMAS, GROUPED_BY_POINTS, POINT, is_number, role_of_commas
 
 TEXT = (".csv", ".tsv", ".txt", ".dat")
 ENDINGS = (*TEXT, ".xlsx", ".parquet", ".npz", ".nc")
@@ -63,10 +64,6 @@ MAGIC = {  # beginnings of files of other kinds
 EXTRAS = {".parquet": ("pyarrow", "parquet"), ".xlsx": ("openpyxl", "excel"), ".zarr": ("zarr", "zarr")}
 
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
-POINT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-COMMA = re.compile(r"[+-]?(\d+|[1-9]\d{0,2}(\.\d{3})+)?,\d+([eE][+-]?\d+)?")
-GROUPED_BY_POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
-GROUPED_BY_COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
 BEFORE = re.compile(r"^(-?)(?:[$€£¥₹₽₩]|[A-Z]{3}(?=\s?-?\d))\s?(?=-?\d)")  # of money
 AFTER = re.compile(r"(?<=\d)\s?(?:[$€£¥₹₽₩%]|\s[A-Z]{3})$")  # of money and shares
 NEGATIVE = re.compile(r"^([$€£¥₹₽₩]?)\((.*\d.*)\)$|^(.*\d)-$")  # of accounts: (12.50), $(12.50) and 12.50-
@@ -93,7 +90,8 @@ def read_table(
         skip_rows: rows above the table in a text file or sheet; None: titles are told from the file.
 
     Returns:
-        The table; ``table.attrs["read_as"]`` says what was told from the file, a sentence each.
+        The table; ``table.attrs["read_as"]`` says what was told from the file, a sentence each, and
+        ``table.attrs["has_columns"]`` is false where a text file has a text a line.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -130,7 +128,7 @@ def read_tables(path: str | Path, **how: Any) -> dict[str, Any]:
         **how: the other arguments of `read_table`; those of text files are refused of others.
 
     Returns:
-        DataFrames by name: of arrays, of variables, or of sheets.
+        DataFrames by name: of arrays, of variables, or of sheets; a sparse matrix as SciPy saves it as such.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -170,7 +168,7 @@ def read_tables(path: str | Path, **how: Any) -> dict[str, Any]:
         ) from None
     if not tables:
         raise ValueError(f"{path} holds no tables; a fit's data are in its group observed_data")
-    if not len(tables.get("", "a named table")):
+    if "" in tables and not tables[""].shape[0]:
         raise ValueError(f"{path} has no rows")
     if hasattr(tables.get(""), "columns"):
         check_unique(tables[""].columns, str(path), remedy="rename them in the file")
@@ -235,6 +233,10 @@ def _read_archive(path: Path) -> dict[str, Any]:
     if isinstance(file, np.ndarray):
         raise _Refusal(f"{path} is a .npy file of one array: give it the ending of np.savez, or save it so")
     with file:
+        if {"format", "indptr"} <= set(file.files):  # as scipy.sparse.save_npz writes it
+            matrix = importlib.import_module("scipy.sparse").load_npz(path).tocsr()
+            matrix.check_format(full_check=True)
+            return {"": matrix}
         return {key: as_table(key, file[key]) for key in file.files if file[key].ndim in (1, 2)}
 
 
@@ -346,7 +348,8 @@ def _read_text(
     if path.suffix.lower() == ".txt" and separator is None and _is_prose(text):
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         table = pd.DataFrame({"text": lines})
-        table.attrs["read_as"] = [*notes, f"no columns: {len(lines)} texts, one a line"]
+        said = f"no columns: {len(lines)} text{'s, one a line' if len(lines) > 1 else ''}"
+        table.attrs |= {"read_as": [*notes, said], "has_columns": False}
         return table
     if not text.strip():
         raise _Refusal(f"{path} is empty: it has no columns and no rows")
@@ -436,7 +439,7 @@ def _without_preamble(text: str, notes: list[str]) -> tuple[str, int]:
         last, following = lines[begin + remarks - 1].strip(), lines[begin + remarks].strip()
         is_header = any(0 < last.count(mark) == following.count(mark) for mark in SEPARATORS)
         names, cells = last.lstrip("#").split(), following.split()  # as NumPy writes them
-        is_header |= 1 < len(names) == len(cells) and all(map(_is_number, cells))
+        is_header |= 1 < len(names) == len(cells) and all(map(is_number, cells))
         remarks -= is_header
         if remarks:
             notes.append(
@@ -452,13 +455,13 @@ def _is_prose(text: str) -> bool:
     """Whether lines are texts: of several words, few numbers, and no separator makes columns of them."""
     lines = [line.split() for line in itertools.islice(text.splitlines(), SAMPLE) if line.strip()]
     words = [word for line in lines for word in line]
-    if len(lines) < 2 or len(words) < 4 * len(lines) or len(set(map(len, lines))) == 1:
+    if not lines or len(words) < 4 * len(lines) or _separator(text) == SPACES:
         return False
     if sum(any(map(str.isalpha, word)) for word in words) < MOSTLY * len(words):
         return False
     widths = (Counter(map(len, itertools.islice(_records(text, mark), SAMPLE))) for mark in SEPARATORS)
     modes = (own.most_common(1)[0] for own in widths if own)
-    return not any(width > 1 and count > MOSTLY * len(lines) for width, count in modes)
+    return len(lines) == 1 or not any(width > 1 and count > MOSTLY * len(lines) for width, count in modes)
 
 
 def _without_notes(text: str, separator: str, notes: list[str]) -> tuple[str, int]:
@@ -472,14 +475,14 @@ def _without_notes(text: str, separator: str, notes: list[str]) -> tuple[str, in
     if width < 2 or max(map(len, rows)) > width:
         return text, 0
     top, bottom = _margins([_fullness(row, width) for row in rows])
-    if all(map(_is_number, filter(None, rows[top]))):
+    if all(map(is_number, filter(None, rows[top]))):
         top = 0  # no header that a title is above
     below = [place for place in range(top, len(rows)) if rows[place]][:3]
     first, header, data = [rows[place] for place in below] if len(below) == 3 else ([], [], [])
     if 1 < len(first) < width == len(header):
-        if not any(map(_is_number, header)) and any(map(_is_number, data)):
+        if not any(map(is_number, header)) and any(map(is_number, data)):
             top = below[1]  # a title with a separator in it
-    while len(own := rows[bottom - 1]) == 1 and " " in own[0] and not _is_number(own[0]):
+    while len(own := rows[bottom - 1]) == 1 and " " in own[0] and not is_number(own[0]):
         bottom -= 1  # words on a line without a separator are no row
     told = [" ".join(" ".join(row).split()) for row in (*rows[:top], *rows[bottom:])]
     notes += _told_of_margins(list(filter(None, told)))
@@ -519,20 +522,16 @@ def _separator(text: str) -> str:
         nearly = len(widths) == 1 and len(sample[0]) == max(widths) - 1  # no name of the row labels
         cells = [cell for fields in sample[1:] for cell in fields if cell]
         commas = separator != ","
-        numbers = sum(_is_number(cell, commas) for cell in cells) / max(len(cells), 1)
+        numbers = sum(is_number(cell, commas) for cell in cells) / max(len(cells), 1)
         found[separator] = (2 * agrees + nearly, numbers)
     if found:
         return max(found, key=found.get)
     sample = list(itertools.islice(_records(text, SPACES), SAMPLE))
     widths = {len(fields) for fields in sample}
     cells = [cell for fields in sample[1:] for cell in fields]
-    if len(widths) == 1 and widths != {1} and any(_is_number(cell, True) for cell in cells):
+    if len(widths) == 1 and widths != {1} and any(is_number(cell, True) for cell in cells):
         return SPACES
     return ","
-
-
-def _is_number(cell: str, with_commas: bool = True) -> bool:
-    return bool(POINT.fullmatch(cell) or (with_commas and COMMA.fullmatch(cell)))
 
 
 def _check_widths(path: Path, text: str, separator: str, skipped: int) -> tuple[int, bool]:
@@ -574,7 +573,7 @@ def _has_row_labels(text: str, separator: str) -> bool:
     """Whether the first of one field too many labels its row: all differ, and are words or 1, 2, ..."""
     labels = [fields[0] for fields in itertools.islice(_records(text, separator), 1, None)]
     in_step = labels in ([str(i) for i in range(first, first + len(labels))] for first in (0, 1))
-    return in_step or (len(set(labels)) == len(labels) and not any(map(_is_number, labels)))
+    return in_step or (len(set(labels)) == len(labels) and not any(map(is_number, labels)))
 
 
 def _names(
@@ -588,7 +587,7 @@ def _names(
     known = [["" if cell in ABSENT else cell for cell in row] for row in sample]
     names, notes, num_taken = _header(sample[0], known, header, width)
     below = known[1] if num_taken and len(known) > 2 else []
-    if not any(below) or any(map(_is_number, below)):
+    if not any(below) or any(map(is_number, below)):
         return names, notes, num_taken
     numbers = [p for p in range(width) if _holds_numbers(row[p] for row in known[2:])]
     if not any(below[p] for p in numbers):
@@ -605,7 +604,7 @@ def _names(
 
 def _holds_numbers(cells: Iterable[str]) -> bool:
     held = [cell for cell in cells if cell]
-    return bool(held) and all(map(_is_number, held))
+    return bool(held) and all(map(is_number, held))
 
 
 def _header(
@@ -620,7 +619,7 @@ def _header(
         return numbered, [], 0
     if len(first) < width:
         return ["", *first], [], 1
-    numbers = [place for place, cell in enumerate(first) if cell and _is_number(cell)]
+    numbers = [place for place, cell in enumerate(first) if cell and is_number(cell)]
     if header is True or not numbers:
         if header is None and rest and not any(first):
             return numbered, [], 0
@@ -632,8 +631,8 @@ def _header(
         note = f"the numbers of the first row ({shown}, ...) name the columns; if they are data, "
         return list(first), [note + _say("header=no")], 1
     words = [place for place, cell in enumerate(known[0]) if cell and place not in numbers]
-    if any(all(_is_number(row[place]) for row in rest if row[place]) for place in words) or any(
-        not all(_is_number(row[place]) for row in rest if row[place]) for place in numbers
+    if any(all(is_number(row[place]) for row in rest if row[place]) for place in words) or any(
+        not all(is_number(row[place]) for row in rest if row[place]) for place in numbers
     ):
         return list(first), [], 1
     note = f"no header: the columns are named column_1 to column_{width}; if the first row names them, "
@@ -706,7 +705,7 @@ def _without_marks(table: pd.DataFrame, names: list[str], notes: list[str]) -> N
     """Turn columns whose numbers have such marks into numbers, or text that is read further, in place."""
     for place in table.select_dtypes(exclude=["number", "bool"]):
         cells = _texts(table[place])
-        if cells is None or not all(_is_number(c) or _is_grouped(c) for c in map(_unmarked, cells)):
+        if cells is None or not all(is_number(c) or _is_grouped(c) for c in map(_unmarked, cells)):
             continue
         plain = cells.map(_unmarked)
         if plain.equals(cells):
@@ -740,19 +739,15 @@ def _read_decimal_commas(
     doubtful: list[Any] = []
     for place in table.select_dtypes(exclude=["number", "bool"]):
         cells = _texts(table[place])
-        if cells is None or not cells.str.contains(",", regex=False).any():
+        if cells is None:
             continue
-        plain = cells[cells.map(lambda cell: bool(POINT.fullmatch(cell)) and "." in cell)]
-        has_point = not plain.map(lambda cell: bool(GROUPED_BY_POINTS.fullmatch(cell))).all()
-        if has_point or not cells.map(lambda cell: _is_number(cell)).all():
-            grouped = cells.map(lambda cell: bool(GROUPED_BY_COMMAS.fullmatch(cell) or POINT.fullmatch(cell)))
-            if grouped.all():  # 1,234,567 or 1,234.5
-                table[place] = pd.to_numeric(table[place].astype("object").str.replace(",", ""))
-                notes.append(f"commas of {names[place]!r} group thousands")
-            continue
-        with_comma = cells[cells.str.contains(",", regex=False)]
-        may_group = with_comma.map(lambda cell: bool(GROUPED_BY_COMMAS.fullmatch(cell))).all()
-        (doubtful if may_group and separator != ";" and decimal is None else found).append(place)
+        role = role_of_commas(cells)
+        if role == "group":
+            table[place] = pd.to_numeric(table[place].astype("object").str.replace(",", ""))
+            notes.append(f"commas of {names[place]!r} group thousands")
+        elif role:
+            is_doubtful = role == "doubtful" and separator != ";" and decimal is None
+            (doubtful if is_doubtful else found).append(place)
     if doubtful and not found and _has_points(read_again()):
         for place in doubtful:
             table[place] = pd.to_numeric(table[place].astype("object").str.replace(",", ""))

@@ -44,6 +44,7 @@ import pandas as pd
 
 from zoo.checks import as_numbers, check_unique, first_of, shown
 from zoo.intake.dates import DAY_FIRST, MONTH_FIRST, nearly_dates, read_dates
+from zoo.intake.numbers_as_text import role_of_commas
 
 KINDS = {  # word of a family or of a kind -> kind
     "gaussian": "real",
@@ -732,12 +733,15 @@ def _is_named_like_id(name: str) -> bool:
 
 def _read_words(name: str, cells: pd.Series) -> Column:
     """A column of words."""
-    words = _words(cells)
+    written = _words(cells)
+    words = _with_points(name, written)
     distinct = words.drop_duplicates()
     if (is_number := pd.to_numeric(distinct, errors="coerce").notna()).any() and not are_codes(distinct):
         numbers = pd.to_numeric(words, errors="coerce")
         if is_number.all():
-            return _read_numbers(name, cells, numbers)
+            column = _read_numbers(name, cells, numbers)
+            marked = "" if words.equals(written) else ", written with commas"
+            return replace(column, why=f"{column.why}{marked}")
         if numbers.notna().mean() > MOSTLY:
             row, word = distinct[~is_number].index[0], distinct[~is_number].iloc[0]
             raise ValueError(
@@ -771,6 +775,21 @@ def _read_words(name: str, cells: pd.Series) -> Column:
         why = f"{num_levels} different words in {len(words)} rows"
         return _column(name, "text", why, cells, doubt="category")
     return _column(name, "category", f"{num_levels} different words", cells, levels=_sorted_words(cells))
+
+
+def _with_points(name: str, words: pd.Series) -> pd.Series:
+    """Numbers with decimal commas, or commas that group thousands, as Python writes them; others as is."""
+    role = role_of_commas(words.drop_duplicates())
+    if role == "doubtful":
+        example = next(word for word in words if "," in word)
+        whole, decimal = example.replace(",", ""), example.replace(",", ".")
+        raise ValueError(
+            f"column {name!r} has numbers such as {example!r}, which may be {whole} or {decimal}: write them "
+            f"as numbers, table[{name!r}].str.replace(',', '.').astype(float) if the comma is decimal"
+        )
+    if role == "decimal":
+        words = words.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+    return words.str.replace(",", "", regex=False) if role == "group" else words
 
 
 def are_codes(words: Collection[str]) -> bool:
@@ -1028,6 +1047,10 @@ def _numbers(cells: pd.Series, column: Column) -> np.ndarray:
         return cells.to_numpy(dtype=float, na_value=np.nan)
     numbers = pd.to_numeric(cells.where(~_is_missing(cells)), errors="coerce")
     strange = numbers.isna() & ~_is_missing(cells)
+    if strange.any():
+        words = _with_points(column.name, _words(cells))
+        numbers.loc[~_is_missing(cells).to_numpy()] = pd.to_numeric(words, errors="coerce").to_numpy()
+        strange = numbers.isna() & ~_is_missing(cells)
     if strange.any():
         raise TypeError(
             f"column {column.name!r} is not numeric: row {shown(cells.index[strange][0])} has "

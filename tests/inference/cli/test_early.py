@@ -173,7 +173,7 @@ def test_every_command_shows_examples_that_parse(capsys):
                 words = shlex.split(line.partition(" > ")[0], comments=True)[1:]
                 options = parse(words)
                 assert options.command == name
-                if hasattr(options, "model"):
+                if ":" not in (getattr(options, "model", None) or ":"):
                     canonical_name(options.model)
 
 
@@ -336,7 +336,7 @@ def test_a_sweep_says_what_the_errors_of_the_evidence_tell_apart(tmp_path, monke
         table = pd.DataFrame({"heldout": [-3.0, -2.0, -2.1], "difference": [-1.0, 0.0, -0.1]}, list(models))
         table = table.assign(difference_error=0.15, not_converged=0, log_evidence=[-50.0, -40.0, -40.3])
         table["log_evidence_se"] = [0.1, 0.2, 0.2]
-        table.attrs |= {"columns": "", "read_off": ["2", "3"]}
+        table.attrs |= {"columns": "", "read_off": ["2", "3"], "why_no_evidence": {}}
         return table
 
     monkeypatch.setattr(sweeping, "cross_validate", compared)
@@ -432,14 +432,18 @@ def test_the_next_command_of_a_sweep_says_all_that_the_sweep_said_of_the_data(st
     words = "sweep depcam 'a table.csv' --sizes 1:3 --x a,b --id c --method em --families a=real --read"
     words += " decimal=comma --levels 'd=low,high' --set repulsion=2 --option step_size=3 --read header=yes"
     swept = parse(shlex.split(words) + ["--standardize"] * standardize)
-    command = shlex.split(sweeping._next(swept, {"num_components": "2", "num_latents": "1"}))
+    command = shlex.split(
+        sweeping._command(swept, "fit", "--set", {"num_components": "2", "num_latents": "1"})
+    )
     assert command[0] == "zoo"
     found = parse(command[1:])
     for name in ("model", "x", "y", "views", "id", "method", "families", "read", "levels", "option"):
         assert getattr(found, name) == getattr(swept, name), name
     assert found.files == ["a table.csv"] and found.standardize is standardize
     assert found.set == ("repulsion=2", "num_components=2", "num_latents=1")
-    assert "auto" not in sweeping._next(parse(shlex.split("sweep ppca t.csv --sizes 1:2")), {})
+    assert "auto" not in sweeping._command(
+        parse(shlex.split("sweep ppca t.csv --sizes 1:2")), "fit", "--set", {}
+    )
 
 
 def test_files_of_the_same_people_are_parts_that_their_id_joins(tmp_path, capsys, monkeypatch):
@@ -507,3 +511,44 @@ def test_views_in_files_of_their_own_are_predicted_as_they_are_fitted(tmp_path, 
     np.testing.assert_allclose(found.to_numpy(), wanted, rtol=1e-9)
     assert main(["predict", "fit.nc", "a.csv"]) == 0
     assert "predicted  y_1 of each row" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("sizes", "heldout", "more"),
+    [
+        (["1:2"], [-3.0, -2.0], "num_latents=2:3"),  # three columns of four, no more
+        (["1:2"], [-2.0, -2.1], "num_latents=2:3"),  # no best one, but as good
+        (["1:2"], [-2.0, -3.0], ""),
+        (["1,3"], [-3.0, -2.0], ""),
+    ],
+)
+def test_a_size_at_the_edge_of_a_sweep_is_not_called_the_optimum(
+    sizes, heldout, more, tmp_path, monkeypatch, capsys
+):
+    def compared(models, *data, **settings):
+        table = pd.DataFrame({"heldout": heldout, "difference": heldout - max(heldout)}, list(models))
+        table.attrs |= {"columns": "", "read_off": [], "why_no_evidence": {}}
+        return table.assign(difference_error=0.2, not_converged=1)
+
+    heldout = np.array(heldout)
+    monkeypatch.setattr(sweeping, "cross_validate", compared)
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame(np.random.default_rng(0).normal(size=(12, 4)), columns=list("abcd")).to_csv("t.csv")
+    assert main(["sweep", "ppca", "t.csv", "--method", "em", "--sizes", *sizes]) == 0
+    out = capsys.readouterr().out
+    command = f"zoo sweep ppca t.csv --method em --sizes {more}\n"
+    assert (command in out, "num_latents above 2 was not tried" in out) == (bool(more), bool(more))
+    assert "raise --max-iterations or --num-restarts" in out
+
+
+def test_a_sweep_by_a_sampler_advises_of_its_options_and_says_why_there_is_no_evidence(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    rows = np.random.default_rng(0).normal(size=(12, 2))
+    pd.DataFrame(rows, columns=list("ab")).to_csv("t.csv", index=False)
+    short = "--num-warmup 2 --num-samples 8 --num-chains 2 --folds 2".split()
+    assert main(["sweep", "mixture", "t.csv", "--sizes", "2", "--method", "tempered", *short]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "the log evidence of num_components = 2 is not told: " in out and "raise --num-samples" in out
+    assert "raise --num-warmup or --num-samples" in out and "--max-iterations" not in out

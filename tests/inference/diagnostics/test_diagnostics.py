@@ -639,6 +639,16 @@ def test_compare_refuses_other_data_and_point_estimates(straight):
         compare({"a": straight, "b": replaced(straight, observed_data=x)})
     with pytest.raises(ValueError, match="shape"):
         compare({"a": straight, "b": replaced(straight, observed_data=x.isel(observation=slice(9)))})
+    weight = xr.Dataset({"sample_weight": ("observation", np.full(10, 2.0))})
+    weighted = replaced(straight, constant_data=weight)
+    with pytest.raises(ValueError, match="'a' and 'b' are not .* only the second weighs its rows: fit both"):
+        compare({"a": straight, "b": weighted})
+    with pytest.raises(ValueError, match="only the first weighs its rows"):
+        compare({"a": weighted, "b": straight})
+    other = replaced(straight, constant_data=weight.assign(sample_weight=weight["sample_weight"] * 2))
+    with pytest.raises(ValueError, match="sample_weight has other values"):
+        compare({"a": weighted, "b": other})
+    assert set(compare({"a": weighted, "b": weighted}).index) == {"a", "b"}
     with pytest.raises(ValueError, match="at least two"):
         compare({"a": straight})
     with pytest.raises(TypeError, match="dict"):
@@ -674,10 +684,12 @@ def test_compare_tells_what_the_errors_of_the_evidence_allow(straight, monkeypat
     assert table.loc["b", ["log_evidence", "log_evidence_se"]].tolist() == [-11.2, 0.4]
     assert table.attrs["evidence"] == (
         "a has more evidence than c (5.00 nats lower, standard error 0.5). "
-        "a cannot be told apart from b (1.20 nats lower, standard error 0.5). Prior read off these data: b"
+        "a cannot be told apart from b (1.20 nats lower, standard error 0.5). Prior read off these data: b. "
+        "The log evidence of d is not told: no"
     )
     assert "log_evidence" not in compare({"a": straight, "b": straight})
-    assert not compare({name: fits[name] for name in "ad"}).attrs["evidence"]
+    said = "The log evidence of d is not told: no"
+    assert compare({name: fits[name] for name in "ad"}).attrs["evidence"] == said
 
 
 @pytest.mark.parametrize("gain", [0.0, 4.0])

@@ -59,6 +59,16 @@ def test_one_decomposition_scores_all_sizes_as_fits_do():
         model_size._in_closed_form(models, _rows(30, 4, 2, noise=0.0), 3, 1)
 
 
+def test_the_largest_candidate_is_not_called_the_optimum():
+    """By hand: a rule that ends at the edge is told, unless the data allow no more."""
+    said = model_size.larger_untried("num_latents", (1, 3, 2), (1, 2, 3))
+    assert said == "; num_latents above 3 was not tried, and may be better: give larger candidates"
+    assert not model_size.larger_untried("num_latents", (1, 2), (1, 2, 3))
+    assert not model_size.larger_untried("num_latents", (3,), (1, 2, 3), 3)
+    x = _rows(60, 6, 2)
+    assert "num_latents above 2" in inference.choose_num_latents(x, [1, 2], folds=2).attrs["note"]
+
+
 @pytest.mark.parametrize(
     ("candidates", "message"),
     [([], "candidates is empty"), ([0], "from 1 to 3"), ([1, 4], "got 4"), ([1.5], "got 1.5")],

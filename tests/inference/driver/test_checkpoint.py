@@ -33,7 +33,7 @@ from inference import fit
 from inference.algorithm import FitRequest
 from inference.driver import checkpoint as module
 from inference.driver import host
-from inference.driver.checkpoint import FORMAT, Checkpoint, Layout, _in_order, fingerprint, slots_of
+from inference.driver.checkpoint import FORMAT, LENGTHS, Checkpoint, Layout, _in_order, fingerprint, slots_of
 from inference.driver.progress import History, layout_of_ascent, new_progress, stored
 from inference.fitting.in_memory import LIMITS, aspects_of
 from inference.methods import method_of
@@ -161,6 +161,7 @@ def test_a_call_with_one_change_is_refused_and_the_change_is_named(argument, num
     with pytest.raises(ValueError, match="belongs to another run; what differs: ") as caught:
         fit(model, data, checkpoint=path, **call)
     assert re.search(rf"(: |; ){re.escape(aspect)}[^;]*: [^;]* there, [^;]* now", str(caught.value))
+    assert ("go on from its fit: init=tree" in str(caught.value)) == (aspect in LENGTHS)
     assert path.read_bytes() == content and os.listdir(path.parent).count(path.name) == 1
 
 

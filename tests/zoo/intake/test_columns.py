@@ -14,6 +14,7 @@ from inference.inputs.tables import left_out_in_words
 from tests.support.people_tables import customers, sales, survey
 from zoo.intake import Column, Columns, date_in_words, dates, kinds, read_columns
 from zoo.intake.families import as_taken, dim_labels
+from zoo.intake.files import read_table
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -740,3 +741,35 @@ def test_no_word_is_refused_by_its_beginning_that_pandas_reads():
         assert begins[dates._are_dates(words, way)].all(), way
         refused += (~begins).sum()
     assert refused > 0.75 * len(ways) * len(words)
+
+
+@pytest.mark.parametrize(
+    ("written", "numbers"),
+    [
+        (["43,5", "7", "1.234,25", None], [43.5, 7, 1234.25, np.nan]),
+        (["1,234.5", "2", "1,000", None], [1234.5, 2, 1000, np.nan]),
+        (["1,234,567", "2,000", "3,000", None], [1234567, 2000, 3000, np.nan]),
+    ],
+)
+def test_commas_are_read_as_those_of_a_file(written, numbers, tmp_path):
+    """In the table that is fitted and in new rows, whose labels may repeat."""
+    table = pd.DataFrame({"a": written * 3, "b": [0.5, 1.5, 2.5, 3.25] * 3}, index=[7] * 12)
+    columns = read_columns(table)
+    assert all(column.is_kept and not column.is_discrete for column in columns.columns)
+    assert columns.columns[0].why.endswith("written with commas")
+    np.testing.assert_array_equal(columns.encoded(table)["a"], numbers * 3)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    np.testing.assert_array_equal(read_table(tmp_path / "t.csv")["a"], numbers * 3)
+
+
+def test_commas_that_may_be_either_are_refused():
+    table = pd.DataFrame({"a": ["1,234", "2,500", "1,750"] * 4, "b": np.arange(12) / 4})
+    with pytest.raises(
+        ValueError, match="'a' has numbers such as '1,234', which may be 1234 or 1.234: write"
+    ):
+        read_columns(table)
+    fitted = read_columns(table.assign(a=np.arange(12) + 0.5))
+    with pytest.raises(ValueError, match="'a' has numbers such as '1,234', which may be"):
+        fitted.encoded(table)
+    words = table.assign(a=["red, blue", "4,5", "blue"] * 4)
+    assert read_columns(words, families={"a": "category"}).columns[0].levels == ("4,5", "blue", "red, blue")
