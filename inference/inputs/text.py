@@ -124,7 +124,7 @@ WORDS_OF_TEXT = 3.0  # words of a cell, on average, from which on a column holds
 
 
 def _with_text_column(table: pd.DataFrame, wanted: str | None) -> Any:
-    """The texts of a table that has no counts, labelled by its ids; other tables as they are."""
+    """The texts of a table, labelled by its ids, unless more columns are counts than a text has words."""
     if not table.attrs.get("has_columns", True):
         return _counted(table.iloc[:, 0].tolist())
     name = next((own for own in table.columns if str(own) == wanted), None)
@@ -135,8 +135,9 @@ def _with_text_column(table: pd.DataFrame, wanted: str | None) -> Any:
         raise ValueError(f"new data lack the column {wanted} of the fit, which holds texts; they have {have}")
     others = table.drop(columns=name)
     columns = read_columns(others) if others.shape[1] else None
-    counts = columns is not None and any(column.kind in ("count", "yes/no") for column in columns.kept)
-    if counts and wanted is None:
+    kinds = [column.kind for column in columns.kept] if columns is not None else []
+    counts = sum(kind in ("count", "yes/no") for kind in kinds)
+    if wanted is None and counts > _words_of_a_cell(table[name]):
         return table
     cells = table[name].fillna("").astype(str).tolist()
     left = [column.name for column in columns.columns if column.name != columns.label] if columns else []

@@ -139,8 +139,11 @@ def test_a_column_of_texts_is_documents_with_the_ids_of_the_table():
     twice = table.assign(title="to the shop, please")
     with pytest.warns(UserWarning, match="the texts of the column 'text'; columns left out: day, title"):
         assert as_counted(twice).words == found.words
-    counts = pd.DataFrame({"cat": RNG.poisson(2.0, 12), "note": texts})
-    assert as_counted(counts) is counts  # the counts are the documents
+    counts = pd.DataFrame(RNG.poisson(2.0, (12, 6))).add_prefix("word").assign(note=texts)
+    assert as_counted(counts) is counts  # more of them than a note has words: the counts are the documents
+    replies = table.assign(replies=RNG.poisson(4.0, 12), solved=RNG.integers(0, 2, 12))
+    with pytest.warns(UserWarning, match="columns left out: day, replies, solved"):
+        assert as_counted(replies).words == found.words
     with pytest.raises(ValueError, match="weights such as tf-idf are no counts; pass how often"):
         inference.fit(zoo.LDA(num_topics=2), RNG.random((6, 4)))
 
