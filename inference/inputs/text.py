@@ -135,9 +135,8 @@ def _with_text_column(table: pd.DataFrame, wanted: str | None) -> Any:
         raise ValueError(f"new data lack the column {wanted} of the fit, which holds texts; they have {have}")
     others = table.drop(columns=name)
     columns = read_columns(others) if others.shape[1] else None
-    kinds = [column.kind for column in columns.kept] if columns is not None else []
-    counts = sum(kind in ("count", "yes/no") for kind in kinds)
-    if wanted is None and counts > _words_of_a_cell(table[name]):
+    numbers = others.select_dtypes("number").fillna(0)
+    if wanted is None and ((numbers >= 0) & (numbers % 1 == 0)).all().sum() > _words_of_a_cell(table[name]):
         return table
     cells = table[name].fillna("").astype(str).tolist()
     left = [column.name for column in columns.columns if column.name != columns.label] if columns else []
