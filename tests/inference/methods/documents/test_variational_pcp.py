@@ -435,7 +435,7 @@ def test_more_clusters_than_topics_begin_at_random_and_at_topics_of_lda():
     each = {
         name: jax.jit(partial(vb.init, strategy=name))(key, model, data).words for name in ("random", "lda")
     }
-    begin = jax.jit(partial(starts.numbered_init, family="structured", point=False))
+    begin = jax.jit(partial(starts.numbered_init, point=False))
     for number, name in enumerate(("random", "lda", "random")):
         np.testing.assert_allclose(begin(jnp.array(number), key, model, data).words, each[name], rtol=1e-9)
     many = SparseCounts(*np.zeros((3, 10**7), int), (10**5, 6))
