@@ -181,7 +181,7 @@ def _separation(singular: np.ndarray) -> np.ndarray:
     return (nearest == np.arange(len(means))).mean((0, 1))
 
 
-JITTER = 1e-10  # of the mean variance, where views have no noise
+JITTER = 1e-10  # of each column's variance, where views have no noise
 
 
 def canonical_correlations(tree: xr.DataTree) -> xr.Dataset:
@@ -209,7 +209,11 @@ def canonical_correlations(tree: xr.DataTree) -> xr.Dataset:
         blocks = answer_of(
             model, "view_covariances", {name: value.values[place] for name, value in draws.items()}
         )
-        squares = [s + JITTER * np.trace(s) / len(s) * np.eye(len(s)) for s in blocks[::2]]
+        variances = [np.diagonal(s) for s in blocks[::2]]
+        squares = [
+            s + JITTER * np.diag(np.where(own > 0, own, 1.0))
+            for s, own in zip(blocks[::2], variances, strict=True)
+        ]
         number = min(model.num_shared, *map(len, squares))
         found = canonical(squares[0], blocks[1], squares[1], number)
         if directions is None:

@@ -55,6 +55,16 @@ def test_canonical_correlations_and_directions_are_recovered(views, cca):
         np.testing.assert_allclose(cosines, 1, atol=1e-8)
 
 
+def test_canonical_correlations_do_not_depend_on_units(views):
+    """A column of small numbers was lost beside one of large numbers."""
+    units = np.array([1e-6, 1e6, 10.0, 1.0])
+    model = zoo.Paired(UNKNOWN, num_shared=2, specific="full_covariance", standardize=True)
+    fits = [fit(model, views[0] * unit, views[1], method="closed_form") for unit in (1.0, units)]
+    one, other = map(canonical_correlations, fits)
+    np.testing.assert_allclose(one["correlations"], other["correlations"], rtol=1e-6)
+    np.testing.assert_allclose(one["directions_0"] / units[:, None], other["directions_0"], rtol=1e-5)
+
+
 @pytest.mark.needs_peer
 def test_canonical_correlations_are_scikit_learns(views, cca):
     """To the tolerance of its iteration."""
