@@ -82,7 +82,8 @@ def cluster_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
     aligned = aligned_clusters(tree)
     probs, by_draw = seen_memberships(tree), _shares(aligned)
     rows = probs.sum(0)
-    kept = np.flatnonzero(rows >= LEAST_ROWS)
+    is_shown = np.isin(np.arange(rows.size), probs.argmax(1)) | ((by_draw > 0).mean(0) >= 0.5)
+    kept = np.flatnonzero((rows >= LEAST_ROWS) & is_shown)
     clusters = intervals(by_draw, kind, asked.probability)
     table = pd.DataFrame(
         {
@@ -106,7 +107,7 @@ def cluster_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
         f"; proportion: probability that a new {noun[:-1]} is of the cluster" if "proportion" in table else ""
     )
     note += (
-        f"; {empty} of {by_draw.shape[1]} clusters hold less than half a row and are left out"
+        f"; {empty} of {by_draw.shape[1]} clusters hold less than half a row or are mostly empty: left out"
         if empty
         else ""
     )

@@ -64,8 +64,9 @@ def profiles(
     ``"clusters"``: index ``cluster``, the largest first; columns ``share`` of the fitted rows, ``lb``,
     ``ub``, ``rows`` (expected number), ``proportion`` (the mixing proportion: the probability that a new
     row is of the cluster), ``proportion_lb``, ``proportion_ub``, and ``name`` (in words: the columns that set
-    the cluster apart, and how). Clusters that hold less than half a row are left out; the note counts them.
-    Attributes ``doubtful`` (rows whose largest probability is below .9) and ``of`` (all rows).
+    the cluster apart, and how). Clusters that hold less than half a row, or none in most draws, are left
+    out; the note counts them. Attributes ``doubtful`` (rows whose largest probability is below .9) and ``of``
+    (all rows).
 
     ``"num_clusters"``: index ``num_clusters``; columns ``probability``, ``mcse`` (NaN of an estimate, and of
     one q whose other starts found other numbers) and, of an ascent from several starts, ``starts`` (how many

@@ -248,6 +248,20 @@ def test_rows_and_cells_are_described_by_draws_in_which_their_clusters_hold_rows
         pd.testing.assert_frame_equal(found[0][table], found[1][table])
 
 
+@pytest.mark.parametrize(("every", "number"), [(3, "Two"), (2, "Three")])
+def test_a_cluster_that_most_draws_leave_empty_is_none_of_those_found(every, number):
+    """In one draw of three five rows are a cluster of their own: 1.7 rows are expected in it."""
+    tree = fit_of("mixture gibbs")
+    posterior = tree["posterior"].to_dataset().copy(deep=True)
+    labels = posterior["assignments"].transpose("chain", "draw", "observation").values
+    labels[:] = np.arange(30) >= 20
+    labels[:, ::every, :5] = 2
+    stats = tree["sample_stats"].to_dataset().drop_vars("component_label")
+    spoilt = replaced(tree, posterior=posterior, sample_stats=stats)
+    del spoilt.attrs["numbering"]
+    assert summary_text(spoilt).startswith(f"{number} clusters (in the draws")
+
+
 def _with_starts(tree, ends, numbers):
     trace = tree["trace"].to_dataset()
     trace = trace.drop_dims("restart")
