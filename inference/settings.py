@@ -349,7 +349,7 @@ class SVI(Climb):
 
     Attributes:
         guide: the covariance of q in unconstrained coordinates: ``"normal"`` is diagonal.
-        step_size: of Adam.
+        step_size: of Adam, up to the 1000th step; then it shrinks as 1 / t.
         num_particles: draws by which a step estimates the bound.
     """
 

@@ -1,9 +1,10 @@
 """Stochastic variational inference with NumPyro's automatic guides, for any program with continuous sites.
 
 The objective is a Monte Carlo estimate of the evidence lower bound and goes up and down: a run takes
-``max_iterations`` steps, and the front door judges convergence by comparing its last two stretches. Local
-latents that the program sums out stay summed out, so the bound is that of the marginal program, tighter than
-a mean-field bound over labels.
+``max_iterations`` steps, and the front door judges convergence by comparing its last two stretches. Steps
+shrink from the 1000th on (Robbins and Monro 1951): constant ones leave the means of q a quarter of a
+posterior deviation off, however many there are. Local latents that the program sums out stay summed out, so
+the bound is that of the marginal program, tighter than a mean-field bound over labels.
 """
 
 from collections.abc import Callable
@@ -43,6 +44,7 @@ GUIDES = {
     "low_rank_multivariate_normal": AutoLowRankMultivariateNormal,
 }
 FINAL_PARTICLES = 256
+FULL_STEPS = 1000  # then steps shrink as 1 / t, without which q never comes to rest
 
 
 class SVIInfo(NamedTuple):
@@ -75,7 +77,11 @@ def _svi(
     family: str, step_size: float, num_particles: int, init_loc_fn: Callable = init_to_uniform
 ) -> infer.SVI:
     guide = GUIDES[family](program, init_loc_fn=init_loc_fn)
-    return infer.SVI(program, guide, ClippedAdam(step_size), _OrderedELBO(num_particles))
+
+    def size(step: Array) -> Array:
+        return step_size * jnp.minimum(1.0, FULL_STEPS / (step + 1))
+
+    return infer.SVI(program, guide, ClippedAdam(size), _OrderedELBO(num_particles))
 
 
 def _init(key: Array, model: Model, *data: Observed, options: tuple) -> SVIState:

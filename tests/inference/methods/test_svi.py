@@ -68,6 +68,18 @@ def test_a_run_that_has_levelled_is_told_from_one_that_rises(length):
     assert not _has_levelled(_noisy(length, 0.0), length + 1)[0]  # it was interrupted
 
 
+def test_steps_shrink_after_the_thousandth():
+    """A tenth of the size at the 10 000th; before, Adam corrects its second moment by 1 - .999^t."""
+    optim = svi._svi("normal", 0.01, 1).optim
+    _, begun = optim.init({"loc": jnp.zeros(1)})
+    first, middle, late = (
+        float(optim.get_params(optim.update({"loc": jnp.ones(1)}, (jnp.array(step), begun)))["loc"][0])
+        for step in (0, 999, 9999)
+    )
+    assert first == pytest.approx(-0.01, rel=1e-4)
+    assert middle / late == pytest.approx(10 * np.sqrt(1 - 0.999**1000), rel=1e-3)
+
+
 def test_the_bound_at_the_end_is_a_mean_of_256_particles_with_its_standard_error(monkeypatch):
     """The particles are set to 0, 1, ..., 255: mean 127.5, variance (256^2 - 1) / 12, over 256 of a mean."""
     asked = []
