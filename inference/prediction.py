@@ -18,6 +18,7 @@ from scipy.special import softmax
 from inference.algorithm import TEXT_COLUMN, Ascent, Direct, Method
 from inference.batched_answers import answered, is_asked_in_batches
 from inference.convergence.numbering import cluster_dim, in_program_order, in_shown_order
+from inference.fitting.models_of_others import check_gaps
 from inference.inputs.sources import as_passed
 from inference.inputs.tables import (
     as_arrays,
@@ -304,6 +305,10 @@ def log_density(
     Returns:
         Shape (num_observations,). With ``out`` its path.
 
+    Raises:
+        ValueError: other columns, cells that the model cannot miss, or a missing cell for which the program
+            of another author's model has no density.
+
     Example:
         >>> import numpy as np, inference, zoo
         >>> x = np.random.default_rng(0).normal(size=(20, 3))
@@ -319,6 +324,7 @@ def log_density(
         values = _apply(method.log_density, *_of_estimate(tree, model, method), arrays)
     else:
         values = _log_mean_density(draws_without_rows(tree), model, arrays)
+    check_gaps(model, arrays, np.asarray(values))
     _warn_of_lost_rows(values, coords, model.roles.scores[0])
     scores = _labelled(values, (model.roles.scores[0],), Labels(coords)).rename("log_density")
     if not model.takes_documents:
