@@ -18,6 +18,7 @@ from scipy.special import softmax
 from inference.algorithm import TEXT_COLUMN, Ascent, Direct, FitRequest, Fitted, Method
 from inference.batched_answers import answered, is_asked_in_batches
 from inference.convergence.numbering import cluster_dim, in_program_order, in_shown_order
+from inference.fitting.models_of_others import check_gaps
 from inference.inputs.sources import as_passed
 from inference.inputs.tables import (
     as_arrays,
@@ -64,8 +65,9 @@ def transform(
 
     From VB they are those of q, from MAP those of the joint maximum. From draws they are averaged over draws
     that were first brought to one labelling or orientation; of cells that are not Gaussian each draw's are a
-    mean to the order after Laplace's (`zoo.exponential_family.natural_params.row_means`). Latents have the
-    numbers, axes and signs of the tables, pictures and reports: the orientation of
+    mean to the order after Laplace's (`zoo.exponential_family.natural_params.row_means`). Of cells recorded
+    in steps 400 draws are averaged, spread evenly over the chains, for each takes many passes. Latents have
+    the numbers, axes and signs of the tables, pictures and reports: the orientation of
     `inference.symmetry.align_rotation`, whatever axes a method has ended with.
 
     Args:
@@ -154,7 +156,8 @@ def predict(
 
     A model with clusters of rows: the most probable one, by its number in the tables of the fit, dims
     (observation,), or (document,) of texts. A row is taken as a new one: of a fitted row the tables have q's
-    ``responsibilities`` or the draws' labels, to which it has contributed itself.
+    ``responsibilities`` or the draws' labels, to which it has contributed itself. Of cells recorded in steps
+    400 draws are averaged, spread evenly over the chains.
 
     A projection: its rows with missing cells at their expectation given the observed ones, dims
     (observation, feature), and as the coordinate ``standard_deviation`` how uncertain that is (0 in a cell
@@ -263,7 +266,8 @@ def _probabilities(tree: xr.DataTree, model: Model, arrays: tuple, coords: dict[
         function = method.log_joint or _log_joint
         values = softmax(_apply(function, stored_variables(tree, model), model, arrays), axis=-1)
     else:
-        values = _mean_over_draws(_shares_in_draw, draws_without_rows(relabel(tree)), model, arrays)
+        draws = draws_without_rows(relabel(tree), _num_scored(model))
+        values = _mean_over_draws(_shares_in_draw, draws, model, arrays)
     dims = completions_of(model)["probabilities"].dims
     _warn_of_lost_rows(values, coords, dims[0])
     labels = Labels({**coords, dims[-1]: labels_along(tree, dims[-1])})
@@ -304,6 +308,10 @@ def log_density(
     Returns:
         Shape (num_observations,). With ``out`` its path.
 
+    Raises:
+        ValueError: other columns, cells that the model cannot miss, or a missing cell for which the program
+            of another author's model has no density.
+
     Example:
         >>> import numpy as np, inference, zoo
         >>> x = np.random.default_rng(0).normal(size=(20, 3))
@@ -319,6 +327,7 @@ def log_density(
         values = _apply(method.log_density, *_of_estimate(tree, model, method), arrays)
     else:
         values = _log_mean_density(draws_without_rows(tree), model, arrays)
+    check_gaps(model, arrays, np.asarray(values))
     _warn_of_lost_rows(values, coords, model.roles.scores[0])
     scores = _labelled(values, (model.roles.scores[0],), Labels(coords)).rename("log_density")
     if not model.takes_documents:
@@ -577,7 +586,12 @@ def _aligned_draws(tree: xr.DataTree) -> dict[str, jax.Array]:
         tree = align_rotation(tree)
     elif "labels" in model.symmetries:
         tree = relabel(tree)
-    return draws_without_rows(tree)
+    return draws_without_rows(tree, _num_scored(model))
+
+
+def _num_scored(model: Model) -> int | None:
+    """Of how many draws shares are averaged; None: of all."""
+    return MOST_SCORED if answer_of(model, "density_passes") > 1 else None
 
 
 def _shares_in_draw(values: dict[str, jax.Array], model: Model, *data: jax.Array) -> jax.Array:
@@ -587,6 +601,7 @@ def _shares_in_draw(values: dict[str, jax.Array], model: Model, *data: jax.Array
 _SCORES = ("latent", "orthonormal")
 
 
+MOST_SCORED = 400  # draws, as tables are made of, where cells recorded in steps take many passes each
 FEWEST_NEW = 64  # documents of a bucket of new ones; rows, up to which their number is a power of two
 PASSES = 100  # over the cells of new documents, about as many
 

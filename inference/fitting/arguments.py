@@ -60,6 +60,7 @@ from zoo.exponential_family import has_unit_noise
 from zoo.exponential_family.cells import measured_columns
 from zoo.fields import continuing, names_of
 from zoo.intake.families import dim_labels, for_data
+from zoo.intake.tables import is_of_rows
 from zoo.model import Model
 from zoo.naming import did_you_mean
 from zoo.sparse import SparseCounts, SparseMatrix
@@ -839,11 +840,7 @@ def _of_these_rows(
     }
     local = draw_locals(key, drawn, model, data, keep_rows=True)
     kept = {name: value for name, value in variables.items() if name not in others}
-    return kept | {
-        name: np.asarray(value)[0]
-        for name, value in local.items()
-        if row_dim in model.variable_dims.get(name, ())
-    }
+    return kept | {name: np.asarray(value)[0] for name, value in local.items() if is_of_rows(model, name)}
 
 
 def _best_of(tree: xr.DataTree) -> dict[str, np.ndarray]:

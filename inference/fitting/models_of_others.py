@@ -25,7 +25,9 @@ from inference.precision import double_precision
 from zoo.answers import answer_of
 from zoo.checks import column_of, listed, row_of
 from zoo.fields import names_of
+from zoo.intake.tables import is_of_rows
 from zoo.model import Model, in_current_precision
+from zoo.sparse import SparseCounts, SparseMatrix
 
 FEW = 16  # rows that are put to a program
 _FOUND_RIGHT: set[tuple] = set()  # classes, their static fields, whether there were units, whether gaps
@@ -45,7 +47,7 @@ def check_facts(request: FitRequest) -> None:
     model, data = passed.model, passed.data
     if _is_the_zoos(model) or not all(isinstance(part, np.ndarray) for part in data):
         return
-    gaps = np.any([np.isnan(part).reshape(len(part), -1).any(1) for part in data], axis=0)
+    gaps = _with_gaps(data)
     static = tuple(getattr(model, name) for name in names_of(model).static)  # on which the program depends
     kind = type(model), static, back is not None, bool(gaps.any())
     if kind in _FOUND_RIGHT:
@@ -58,6 +60,25 @@ def check_facts(request: FitRequest) -> None:
     if back is not None:
         _check_units(Return(replace(passed, data=rows), back.coordinates), request.model)
     _FOUND_RIGHT.add(kind)
+
+
+def check_gaps(model: Model, data: tuple, scores: np.ndarray) -> None:
+    """Refuse new rows with missing cells if the program of another author's model has no density for them.
+
+    Args:
+        model: of the fit.
+        data: parts of the new rows; parts that are no arrays are not looked at.
+        scores: log density of each row, shape (num_observations,).
+
+    Raises:
+        ValueError: as `check_facts`.
+    """
+    if _is_the_zoos(model) or any(isinstance(part, SparseCounts | SparseMatrix) for part in data):
+        return
+    parts = tuple(map(np.asarray, data))
+    lost = _with_gaps(parts) & ~np.isfinite(scores)
+    if lost.any():
+        _check_gaps(model, tuple(part[lost][:FEW] for part in parts), parts)
 
 
 def check_outcome(request: FitRequest, fitted: Fitted) -> None:
@@ -78,7 +99,7 @@ def check_outcome(request: FitRequest, fitted: Fitted) -> None:
     num_draws = max((np.prod(np.shape(held)[:2]) for held in found.values()), default=1)
     for name, value in jax.eval_shape(lambda: _at_a_point(in_current_precision(model), data)).items():
         if name not in found:
-            if _is_of_rows(model, name) and not row_limit(num_draws * data[0].shape[0], name, request.keep):
+            if is_of_rows(model, name) and not row_limit(num_draws * data[0].shape[0], name, request.keep):
                 continue
             raise ValueError(
                 f"{at} leaves out {name!r}, a site of the program; it gives {', '.join(found) or 'nothing'}"
@@ -95,9 +116,9 @@ def _is_the_zoos(model: Model) -> bool:
     return type(model).__module__.partition(".")[0] == zoo.__name__
 
 
-def _is_of_rows(model: Model, name: str) -> bool:
-    rows, dims = model.variable_dims[model.data_names[0]][0], model.variable_dims.get(name, ())
-    return dims[:1] == (rows,)
+def _with_gaps(data: tuple) -> np.ndarray:
+    """Which rows have a missing cell, shape (num_observations,)."""
+    return np.any([np.isnan(part).reshape(len(part), -1).any(1) for part in data], axis=0)
 
 
 def _at_a_point(model: Model, rows: tuple) -> dict[str, Any]:
@@ -132,7 +153,7 @@ def _check_gaps(model: Model, rows: tuple, data: tuple) -> None:
 def _check_locals(model: Model, rows: tuple) -> None:
     if not model.answers.has_density or not answer_of(model, "sums_out_locals"):
         return
-    drawn = [name for name in _at_a_point(in_current_precision(model), rows) if _is_of_rows(model, name)]
+    drawn = [name for name in _at_a_point(in_current_precision(model), rows) if is_of_rows(model, name)]
     if unsaid := [name for name in drawn if name not in answer_of(model, "kept_locals")]:
         raise ValueError(
             f"the program of {type(model).__name__} draws {listed(unsaid)} of every row where the rows are "

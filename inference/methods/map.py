@@ -26,6 +26,7 @@ from inference.numerics.lbfgs import LBFGSState, lbfgs_init, lbfgs_step
 from inference.numerics.programs import latent_names
 from inference.settings import MAP
 from zoo.answers import answer_of, start_of
+from zoo.intake.tables import is_of_rows
 from zoo.model import Model
 from zoo.shapes import Values
 from zoo.sparse import Observed
@@ -119,8 +120,8 @@ def _concluded(
 ) -> tuple[dict[str, Array], Array | None, dict[str, Array]]:
     """The point in the support, probabilities of the summed-out labels (or None), the most probable ones."""
     values = constrain_fn(program, (model, *data), {}, unconstrained)
-    site, rows = model.roles.cluster, model.variable_dims[model.data_names[0]][:1]
-    own = {n: v for n, v in values.items() if model.variable_dims.get(n, ())[:1] != rows}  # as of new rows
+    site = model.roles.cluster
+    own = {name: value for name, value in values.items() if not is_of_rows(model, name)}  # as of new rows
     conditional = answer_of(model, "conditionals", own, *data).get(site)
     if conditional is None:
         return values, None, {}

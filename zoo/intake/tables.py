@@ -210,6 +210,20 @@ def _check_some_cells(tables: Sequence[Table], parts: Sequence[np.ndarray]) -> N
         )
 
 
+def is_of_rows(model: "Model", name: str) -> bool:
+    """Whether a variable has an entry for each row of the data.
+
+    Args:
+        model: with its tables.
+        name: of the variable.
+
+    Returns:
+        Whether its first dim is that of the rows.
+    """
+    dims = model.variable_dims
+    return dims.get(name, ())[:1] == dims[model.data_names[0]][:1]
+
+
 def num_needed(model: "Model") -> int:
     """How many parts of data new rows must bring.
 

@@ -120,6 +120,19 @@ def test_a_program_that_takes_no_missing_cell_names_the_first(registered, method
         inference.fit(kind(), x, method=method, **QUIET)
 
 
+@pytest.mark.parametrize("form", [np.asarray, pd.DataFrame])
+def test_a_new_row_with_a_gap_is_refused_as_a_fitted_one_is(registered, form):
+    """Its density was minus infinity without a word."""
+    tree = inference.fit(
+        registered(a_kind("Whole", located, dims=LOC["dims"]))(), FAR - 1000, **QUIET, method="map"
+    )
+    new = FAR[:4] - 1000
+    assert np.isfinite(inference.log_density(tree, form(new))).all()
+    new[2, 1] = np.nan
+    with pytest.raises(ValueError, match=r"Whole has no density .* row 2, column 1 of x.*\.mask"):
+        inference.log_density(tree, form(new))
+
+
 def test_a_program_that_leaves_missing_cells_out_is_fitted(registered):
     def program(self, x: Any, rows: Any) -> Any:
         loc = sample("loc", dist.Normal(0.0, 100.0).expand([self.num_features]).to_event(1))

@@ -14,13 +14,14 @@ import numpyro.distributions as dist
 import pytest
 from scipy import special, stats
 
-from inference import fit, log_density
+from inference import fit, log_density, predict, prediction, transform
 from inference.calibration import conditional_check, geweke
 from inference.diagnostics import leave_one_out, prior_sensitivity, summary
 from inference.methods.mixture import gibbs, powers
 from inference.numerics import weighted_rows
 from inference.numerics.programs import joint_draws
 from inference.precision import in_precision
+from inference.symmetry import relabel
 from tests.support.log_joint import log_joint
 from zoo.conjugate import (
     GaussianKnownCovariance,
@@ -400,3 +401,29 @@ def test_densities_of_all_draws_are_made_where_they_are_asked_for(monkeypatch):
     asked = fit(mixture([0.1, 0.1]), x, keep=("log_likelihood",), **call)
     assert "mean_log_likelihood" in summary(asked).index
     assert fit(mixture([0.1, 0.1], family=NormalGamma), x, **call).attrs["left_out"] == ""
+
+
+@pytest.mark.parametrize("in_steps", [True, False])
+def test_shares_of_cells_in_steps_are_averaged_over_few_draws_of_all_chains(in_steps, monkeypatch):
+    """Four of twelve here, the first and the last among them; of exact cells all of them."""
+    x = np.round(np.random.default_rng(0).normal(size=(8, 2)) * 2) / 2
+    components = mixture([0.5, 0.5]).components
+    model = Mixture(components if in_steps else components.exact(), 2, 1.0, weight_prior="dirichlet")
+    options = dict(method="gibbs", num_chains=2, num_warmup=2, num_samples=6, progress=False)
+    with pytest.warns(UserWarning, match="has not converged"):
+        tree = fit(model, x, **options)
+    whole = predict(tree, x, what="probabilities")
+    seen, averaged = [], prediction._mean_over_draws
+
+    def noted(function, draws, *rest):
+        seen.append(np.asarray(draws["weights"]))
+        return averaged(function, draws, *rest)
+
+    monkeypatch.setattr(prediction, "MOST_SCORED", 4)
+    monkeypatch.setattr(prediction, "_mean_over_draws", noted)
+    found = predict(tree, x, what="probabilities")
+    np.testing.assert_allclose(transform(tree.copy(), x), found, atol=1e-12)
+    every = relabel(tree)["posterior"]["weights"].to_numpy().reshape(12, 2)
+    for draws in seen:
+        np.testing.assert_array_equal(draws, every[[0, 4, 7, 11]] if in_steps else every)
+    assert len(seen) == 2 and np.allclose(whole, found) != in_steps
