@@ -43,10 +43,11 @@ class Algorithm(NamedTuple):
         step: ``step(key, state, model, *data) -> (state, info)``; ``info`` is a NamedTuple of scalars that
             always has ``objective``, in nats: the bound, the log likelihood or the log posterior for an
             ascent, the log joint for a sampler.
-        propose: ascent only, optional: ``propose(state, model)``, a generator that is asked on the host after
-            a restart's first steps and whenever its objective has settled: states elsewhere, from what the
-            state holds, without a look at the data. A step is taken from each; it is sent the state that the
-            step led to where the objective is higher there, which is kept, or else None.
+        propose: ascent only, optional: ``propose(states, asked, model)``, a generator that is asked on the
+            host after a restart's first steps and whenever its objective has settled, of all restarts
+            (leading axis) for the numbers ``asked``: states elsewhere, from what the states hold, without a
+            look at the data, and which restarts they are for, shape (num_restarts,). These take a step; sent
+            are the states that are then kept, and which restarts moved: those whose objective is higher.
         improve: ascent only, optional: ``improve(key, state, model, *data) -> (state, objective, better)``,
             asked whenever the objective has settled and no proposal is kept: a state elsewhere with a higher
             objective, and whether there is one.

@@ -238,41 +238,30 @@ def _try_proposals(
 
     What comes of it depends on the restart alone, not on where chunks were cut.
     """
-    kept = jax.tree.map(np.array, restarts)
-
-    def held_by(number: int, all_: _Restarts) -> Any:
-        return jax.tree.map(lambda leaf: leaf[number].copy(), all_.state)
-
-    opened = {number: propose(held_by(number, kept), model) for number in asked}
-    taken = dict.fromkeys(opened)
+    kept = jax.tree.map(np.asarray, restarts)
+    proposals, answer = propose(kept.state, asked, model), None
     while True:
-        trial = jax.tree.map(np.copy, kept)
-        trial.progress.objective[:], trial.progress.status[:] = -np.inf, CONVERGED
-        for number in tuple(opened):
-            try:
-                _put(trial.state, number, opened[number].send(taken[number]))
-                trial.progress.status[number] = RUNNING
-            except StopIteration:
-                del opened[number]
-        if not opened:
+        try:
+            states, tried = proposals.send(answer)
+        except StopIteration:
             return kept
-        reached = jax.tree.map(np.asarray, take_a_step(trial))
-        taken = dict.fromkeys(opened)
-        for number in opened:
-            at, objective = kept.progress, reached.progress.objective[number]
-            least = LEAST_GAIN + 100 * np.finfo(objective.dtype).eps * np.abs(at.objective[number])
-            is_higher = objective > at.objective[number] + least
-            if is_higher:
-                taken[number] = held_by(number, reached)
-                _put(kept.state, number, taken[number])
-                moved = objective, 0, at.iteration[number], RUNNING, at.improvements[number] + 1
-                _put(at, number, moved)
+        at = kept.progress
+        status = np.where(tried, RUNNING, CONVERGED).astype(at.status.dtype)
+        trial = at._replace(objective=np.full_like(at.objective, -np.inf), status=status)
+        reached = jax.tree.map(np.asarray, take_a_step(_Restarts(states, trial)))
+        objective = reached.progress.objective
+        least = LEAST_GAIN + 100 * np.finfo(objective.dtype).eps * np.abs(at.objective)
+        taken = objective > at.objective + least  # of a restart without a proposal it is -inf
+        if taken.any():
+            improvements = at.improvements + 1
+            moved = Progress(objective, np.zeros_like(at.small_steps), at.iteration, status, improvements)
+            kept = jax.tree.map(partial(_chosen, taken), _Restarts(reached.state, moved), kept)
+        answer = kept.state, taken
 
 
-def _put(all_: Any, number: int, one: Any) -> None:
-    """Replace what one restart holds, in arrays on the host."""
-    for leaf, own in zip(jax.tree.leaves(all_), jax.tree.leaves(one), strict=True):
-        leaf[number] = own
+def _chosen(which: np.ndarray, yes: np.ndarray, no: np.ndarray) -> np.ndarray:
+    """What some restarts hold in one array and the others in another."""
+    return np.where(which.reshape(-1, *[1] * (yes.ndim - 1)), yes, no)
 
 
 def _ended(restarts: _Restarts) -> _Restarts:

@@ -383,17 +383,17 @@ def step(key: Array, state: MCFAPosterior, model: MCFA, *data: Any) -> tuple[MCF
 
 
 def propose(
-    state: MCFAPosterior, model: MCFA, *, moves: tuple[str, ...]
-) -> Generator[MCFAPosterior, MCFAPosterior | None, None]:
+    states: MCFAPosterior, asked: np.ndarray, model: MCFA, *, moves: tuple[str, ...]
+) -> Generator[tuple[MCFAPosterior, np.ndarray], tuple[MCFAPosterior, np.ndarray], None]:
     """The states after merges and deletions that the mixture of the latents proposes."""
-    proposals, taken = mixture_vb.propose(state.mixture, model.mixture, moves=moves), None
+    proposals, answer = mixture_vb.propose(states.mixture, asked, model.mixture, moves=moves), None
     while True:
         try:
-            proposed = proposals.send(None if taken is None else taken.mixture)
+            proposed, tried = proposals.send(answer)
         except StopIteration:
             return
-        taken = yield state._replace(mixture=proposed)
-        state = state if taken is None else taken
+        states, taken = yield states._replace(mixture=proposed), tried
+        answer = states.mixture, taken
 
 
 ALGORITHM = Algorithm(init, step)

@@ -288,7 +288,7 @@ def build(strategy: str, sort_sticks: bool, moves: tuple[str, ...], learn: tuple
     """The algorithm with a start strategy."""
     options: dict[str, Any] = {"sort_sticks": sort_sticks, "learn": learn}
     is_mixed = strategy == "mixed"
-    proposing = tuple(name for name in moves if name in PROPOSALS_OF)
+    proposing = tuple(name for name in moves if name in MOVES_OF)
     improving = "birth" in moves or learn
     return Algorithm(
         partial(begin, partial(kmeans_or_random, 0) if is_mixed else start_named(strategy), learn),
@@ -418,114 +418,144 @@ def _settled(state: MixtureVBState, model: Mixture, x: Array) -> tuple[MixtureVB
 # Merges and deletions
 
 
-type Proposals = Generator[MixtureVBState, MixtureVBState | None, MixtureVBState]
+#: Of one restart: statistics, others below them, and whether a step is to be taken from them. Sent are those
+#: that the step led to, None where it is no higher; without a step evidence and E[alpha] / K, see `at_sums`.
+type Moves = Generator[tuple[np.ndarray, bool], Any, np.ndarray]
 
 
 def propose(
-    state: MixtureVBState, model: Mixture, *, moves: tuple[str, ...]
-) -> Generator[MixtureVBState, MixtureVBState | None, None]:
+    states: MixtureVBState, asked: np.ndarray, model: Mixture, *, moves: tuple[str, ...]
+) -> Generator[tuple[MixtureVBState, np.ndarray], tuple[MixtureVBState, np.ndarray], None]:
     """The states after moves of every kind after which the bound may be higher, until `EACH` have failed."""
+    opened = {number: _moves_of(states.statistics[number], model, moves) for number in asked}
+    answers: dict[int, Any] = dict.fromkeys(opened)
+    while True:
+        sums = np.stack([_with_others(own, own[:0], model) for own in states.statistics])
+        tried = np.zeros(len(sums), bool)
+        for number in tuple(opened):
+            try:
+                sums[number], tried[number] = opened[number].send(answers[number])
+            except StopIteration:
+                del opened[number]
+        if not opened:
+            return
+        proposed, *found = at_sums(sums, states, model)
+        evidence, each = map(np.asarray, found)
+        answers = {number: (evidence[number], each[number]) for number in opened}
+        if tried.any():
+            states, taken = yield proposed, tried
+            for number in np.flatnonzero(tried).tolist():
+                answers[number] = states.statistics[number] if taken[number] else None
+
+
+def _moves_of(statistics: np.ndarray, model: Mixture, moves: tuple[str, ...]) -> Moves:
+    """The moves of one restart."""
     for name in moves:
-        state = yield from PROPOSALS_OF[name](state, model)
+        statistics = yield from MOVES_OF[name](statistics, model)
+    return statistics
 
 
-def _held(state: MixtureVBState) -> np.ndarray:
+def _held(statistics: np.ndarray) -> np.ndarray:
     """The components that hold rows, the smallest first; none where there is but one."""
-    counts = np.asarray(state.statistics)[:, 0]
+    counts = statistics[:, 0]
     held = np.flatnonzero(counts > OCCUPIED)
     return held[np.argsort(counts[held], kind="stable")] if len(held) > 1 else held[:0]
 
 
-def _after(statistics: np.ndarray, state: MixtureVBState, model: Mixture) -> MixtureVBState:
-    """The state that is optimal for these statistics."""
-    couples = model.components.couples_components
-    every = statistics if couples else _with_others(statistics, statistics[:0])
-    return at_sums(every, state, model)[0]
-
-
 @compiled
-def at_sums(statistics: Array, state: MixtureVBState, model: Mixture) -> tuple[MixtureVBState, Array, Array]:
-    """The state that is optimal for these statistics, the log evidence of each row of them, and E[alpha] / K.
+def at_sums(statistics: Array, states: MixtureVBState, model: Mixture) -> tuple[MixtureVBState, Array, Array]:
+    """The states that are optimal for statistics, the log evidence of each row of them, and E[alpha] / K.
 
-    Rows beyond those of the components have their evidence alone.
+    Of all restarts, along leading axes. Rows beyond those of the components have their evidence alone.
     """
-    prior, alpha = with_learnt(state, model).components, mean_of(state.concentration)
-    every, own = prior.posterior(statistics), statistics[: len(state.statistics)]
-    components = jax.tree.map(
-        lambda each, held: each if each.shape == held.shape else each[: len(own)], every, state.components
-    )
-    weights = model.weights.posterior(own[:, 0], alpha)
-    new = state._replace(components=components, weights=weights, statistics=own)
-    return new, prior.log_evidence_beside(every, statistics), alpha / model.num_components
+
+    def at(statistics: Array, state: MixtureVBState) -> tuple[MixtureVBState, Array, Array]:
+        prior, alpha = with_learnt(state, model).components, mean_of(state.concentration)
+        every, own = prior.posterior(statistics), statistics[: len(state.statistics)]
+        components = jax.tree.map(
+            lambda each, held: each if each.shape == held.shape else each[: len(own)], every, state.components
+        )
+        weights = model.weights.posterior(own[:, 0], alpha)
+        new = state._replace(components=components, weights=weights, statistics=own)
+        return new, prior.log_evidence_beside(every, statistics), alpha / model.num_components
+
+    return jax.vmap(at)(statistics, states)
 
 
-def _merges(state: MixtureVBState, model: Mixture) -> Proposals:
+def _merges(statistics: np.ndarray, model: Mixture) -> Moves:
     """Pairs added up that may gain, first the pair that may gain most.
 
     After one is taken the gains of the others are still good guesses, unless the components are put into an
     order again.
     """
-    while len(held := np.sort(_held(state))):
+    while len(held := np.sort(_held(statistics))):
         pairs = np.array(list(itertools.combinations(held, 2))).T
-        gains, failed, before = union_gains(state, model, pairs), 0, state
+        before, failed = statistics, 0
+        gains = yield from union_gains(statistics, pairs, model)
         for place in np.argsort(-gains, kind="stable"):
-            if gains[place] <= 0 or failed == EACH or (model.weights.has_sticks and state is not before):
+            if gains[place] <= 0 or failed == EACH or (model.weights.has_sticks and statistics is not before):
                 break
-            pair, statistics = pairs[:, place], np.asarray(state.statistics)
+            pair = pairs[:, place]
             if statistics[pair, 0].min() > OCCUPIED:
-                taken = yield _after(_added_up(statistics, *pair), state, model)
-                state, failed = (state, failed + 1) if taken is None else (taken, failed)
-        if state is before:
+                united = _added_up(statistics, *pair)
+                taken = yield _with_others(united, united[:0], model), True
+                statistics, failed = (statistics, failed + 1) if taken is None else (taken, failed)
+        if statistics is before:
             break
-    return state
+    return statistics
 
 
-def _deletions(state: MixtureVBState, model: Mixture) -> Proposals:
+def _deletions(statistics: np.ndarray, model: Mixture) -> Moves:
     """Statistics without the smallest component; where that fails, without the second smallest, ..."""
     failed = 0
-    while failed < min(EACH, len(held := _held(state)) - 1):
-        statistics = np.array(state.statistics)
-        statistics[held[failed]] = 0.0
-        taken = yield _after(statistics, state, model)
-        state, failed = (state, failed + 1) if taken is None else (taken, 0)
-    return state
+    while failed < min(EACH, len(held := _held(statistics)) - 1):
+        fewer = statistics.copy()
+        fewer[held[failed]] = 0.0
+        taken = yield _with_others(fewer, fewer[:0], model), True
+        statistics, failed = (statistics, failed + 1) if taken is None else (taken, 0)
+    return statistics
 
 
-def union_gains(state: MixtureVBState, model: Mixture, pairs: np.ndarray) -> np.ndarray:
+def union_gains(statistics: np.ndarray, pairs: np.ndarray, model: Mixture) -> Moves:
     """The gain of the evidence by unions of two components, in nats, from their sums.
 
     That is the evidence of the rows, and of the labels under symmetric Dirichlet weights (those under sticks
     depend on the order of all): what the bound gains but for the entropy of soft labels.
 
     Args:
-        state: q.
-        model: the model.
+        statistics: of the components, shape (num_components, num_statistics).
         pairs: numbers of components, shape (2, num_pairs).
+        model: the model.
 
     Returns:
         Shape (num_pairs,).
     """
-    statistics, (first, second) = np.asarray(state.statistics), pairs
+    first, second = pairs
     if model.components.couples_components:
-        united = [_added_up(statistics, *pair) for pair in pairs.T]
-        found = [at_sums(own, state, model) for own in (statistics, *united)]
-        bounds = np.array([float(own[1]) for own in found])
-        gains, each = bounds[1:] - bounds[0], np.asarray(found[0][2])
+        bounds = []
+        for own in (statistics, *(_added_up(statistics, *pair) for pair in pairs.T)):
+            bound, each = yield own, False
+            bounds.append(float(bound))
+        gains = np.array(bounds[1:]) - bounds[0]
     else:
         number = len(statistics)
-        united = statistics[first] + statistics[second]
-        parts = np.array_split(united, range(ROOM * number, len(united), ROOM * number))
-        found = [at_sums(_with_others(statistics, part), state, model) for part in parts]
-        here, each = (np.asarray(own) for own in found[0][1:])
-        after = np.concatenate([np.asarray(own[1])[number:] for own in found])[: len(united)]
-        gains = after - here[first] - here[second]
+        united, after = statistics[first] + statistics[second], []
+        for part in np.array_split(united, range(ROOM * number, len(united), ROOM * number)):
+            evidence, each = yield _with_others(statistics, part, model), False
+            after.append(evidence[number : number + len(part)])
+        gains = np.concatenate(after) - evidence[first] - evidence[second]
     counts = statistics[:, 0]
     gains += gammaln(each + counts[first] + counts[second]) + gammaln(each)
     return gains - gammaln(each + counts[first]) - gammaln(each + counts[second])
 
 
-def _with_others(statistics: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """The statistics with others below them, and room for as many in all cases: one program for all."""
+def _with_others(statistics: np.ndarray, others: np.ndarray, model: Mixture) -> np.ndarray:
+    """The statistics with others below them, and room for as many in all cases: one program for all.
+
+    None and no room where components share a parameter, which is that of all.
+    """
+    if model.components.couples_components:
+        return statistics
     room = ROOM * len(statistics) - len(others)
     return np.concatenate([statistics, others, np.zeros((room, statistics.shape[1]), statistics.dtype)])
 
@@ -538,7 +568,7 @@ def _added_up(statistics: np.ndarray, first: int, second: int) -> np.ndarray:
     return found
 
 
-PROPOSALS_OF = {"merge": _merges, "delete": _deletions}
+MOVES_OF = {"merge": _merges, "delete": _deletions}
 
 
 # Birth

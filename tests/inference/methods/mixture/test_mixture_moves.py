@@ -81,6 +81,43 @@ def state_of(r, mixture):
     return jax.tree.map(np.asarray, state)
 
 
+def alone(state):
+    """The state as that of the only restart."""
+    return jax.tree.map(lambda leaf: leaf[None], state)
+
+
+def gains_of(state, mixture, pairs):
+    """The gains of unions, what they ask for answered."""
+    asked, answer = vb.union_gains(state.statistics, pairs, mixture), None
+    while True:
+        try:
+            sums, tried = asked.send(answer)
+        except StopIteration as end:
+            return end.value
+        assert not tried
+        answer = [np.asarray(own[0]) for own in vb.at_sums(sums[None], alone(state), mixture)[1:]]
+
+
+def proposed(state, mixture, moves):
+    """The proposals of the only restart if all are refused."""
+    proposals = vb.propose(alone(state), np.arange(1), mixture, moves=moves)
+    states, found = alone(state), []
+    own, tried = next(proposals)
+    while tried.all():
+        found.append(np.asarray(own.statistics[0]))
+        own, tried = next_of(proposals, states, False)
+    return found
+
+
+def next_of(proposals, states, is_taken):
+    """The next proposals, none where there are no more, after all were taken or all refused."""
+    states = jax.tree.map(np.asarray, states)
+    try:
+        return proposals.send((states, np.full(len(states.statistics), is_taken)))
+    except StopIteration:
+        return None, np.zeros(1, bool)
+
+
 @pytest.mark.parametrize("weight_prior", ["dirichlet", "stick_breaking"])
 def test_the_gain_of_a_union_is_that_of_the_added_labels(weight_prior):
     """Of labels without doubt, under Dirichlet weights, exactly that of the whole bound."""
@@ -88,7 +125,7 @@ def test_the_gain_of_a_union_is_that_of_the_added_labels(weight_prior):
     r = jax.nn.one_hot(np.arange(len(X)) % (K - 1), K)
     pairs = np.array(np.triu_indices(K - 1, 1))
     assert pairs.shape[1] > vb.ROOM * K  # more than are looked at together
-    gains = vb.union_gains(state_of(r, mixture), mixture, pairs)
+    gains = gains_of(state_of(r, mixture), mixture, pairs)
     found = [
         bound_of(r.at[:, k].add(r[:, j]).at[:, j].set(0.0), mixture) - bound_of(r, mixture)
         for k, j in pairs.T
@@ -123,7 +160,7 @@ def test_a_step_from_a_proposal_has_the_bound_that_the_proposed_labels_lead_to(f
     r = jnp.asarray(np.random.default_rng(0).dirichlet(np.full(4, 0.1), 40))
     state = posterior.from_statistics(r.T @ mixture.components.features(x), jnp.asarray(1.0), mixture)
     state, counts = jax.tree.map(np.asarray, state), np.asarray(r.sum(0))
-    proposals = [np.asarray(one.statistics) for one in vb.propose(state, mixture, moves=("merge", "delete"))]
+    proposals = proposed(state, mixture, ("merge", "delete"))
     merged, deleted = proposals[: -vb.EACH], proposals[-vb.EACH :]
     pairs = set()
     for own in merged:
@@ -140,14 +177,35 @@ def test_what_is_taken_is_merged_further_and_three_that_fail_are_the_last():
     """Seven equal parts of one cluster: all merges gain, until the first that are refused."""
     mixture = model(weight_prior="dirichlet")
     state = state_of(jax.nn.one_hot(np.arange(len(X)) % (K - 1), K), mixture)
-    proposals = vb.propose(state, mixture, moves=("merge",))
-    own, left = next(proposals), []
+    proposals, left, refused = vb.propose(alone(state), np.arange(1), mixture, moves=("merge",)), [], []
+    states, tried = next(proposals)
     for _ in range(3):
-        left.append(int((own.statistics[:, 0] > 0).sum()))
-        own = proposals.send(jax.tree.map(np.asarray, own))
-    refused = [own, *proposals]
+        left.append(int((states.statistics[0, :, 0] > 0).sum()))
+        kept = states
+        states, tried = next_of(proposals, kept, True)
+    while tried.all():
+        refused.append(int((states.statistics[0, :, 0] > 0).sum()))
+        states, tried = next_of(proposals, kept, False)
     assert left == [6, 5, 4] and len(refused) == 2 * vb.EACH  # by gains before the merges, and after
-    assert all((one.statistics[:, 0] > 0).sum() == 3 for one in refused)
+    assert set(refused) == {3}
+
+
+def test_what_restarts_are_proposed_does_not_depend_on_the_others():
+    """Beside one that is not asked, and one whose moves end earlier."""
+    mixture = model(weight_prior="dirichlet")
+    slices = 3 * np.argsort(np.argsort(X[:, 0])) // len(X)
+    labels = np.arange(len(X)) % (K - 1), np.arange(len(X)) % 3, slices
+    each = [state_of(jax.nn.one_hot(own, K), mixture) for own in labels]
+    states = jax.tree.map(lambda *leaves: np.stack(leaves), *each)
+    proposals, found = vb.propose(states, np.array([0, 2]), mixture, moves=("merge", "delete")), ([], [], [])
+    own, tried = next(proposals)
+    while tried.any():
+        for number in np.flatnonzero(tried):
+            found[number].append(np.asarray(own.statistics[number]))
+        own, tried = next_of(proposals, states, False)
+    assert len(found[0]) > len(found[2]) > 0 and not found[1]
+    for number in (0, 2):
+        np.testing.assert_array_equal(found[number], proposed(each[number], mixture, ("merge", "delete")))
 
 
 def test_the_proposals_of_a_birth_have_their_exact_statistics_and_entropy(settled):
