@@ -83,7 +83,7 @@ def compiled(function: Callable, *, repeats: bool = False, once: bool = False, *
                 args = tuple(value for place, value in enumerate(args) if place not in fixed)
                 kwargs = {name: value for name, value in kwargs.items() if name not in fixed}
                 found = evaluate(traced.jaxpr, jax.tree.leaves((args, kwargs)))
-                return jax.tree.unflatten(traced.out_tree, jax.device_put(found))
+                return jax.tree.unflatten(traced.out_tree, found)
         return chosen(*args, **kwargs)
 
     return call

@@ -39,7 +39,7 @@ ROTATIONS, PARITY = ((13, 15, 26, 6), (17, 29, 16, 24)), np.uint32(0x1BD11BDA)  
 DRAW, DRAWN_BY = 2e-6, 150  # of a gamma variable, and operations of its program
 
 
-def evaluate(closed: ClosedJaxpr, arguments: Sequence[Any]) -> list[np.ndarray]:
+def evaluate(closed: ClosedJaxpr, arguments: Sequence[Any]) -> list[np.ndarray | Array]:
     """Do the operations of a program in NumPy.
 
     Args:
@@ -47,16 +47,25 @@ def evaluate(closed: ClosedJaxpr, arguments: Sequence[Any]) -> list[np.ndarray]:
         arguments: one for each of its inputs, arrays or numbers.
 
     Returns:
-        Its results.
+        Its results, which cannot be written to: some may be arguments, or held by the program.
     """
     with np.errstate(all="ignore"):
         held = [_held(value, aval) for value, aval in zip(arguments, closed.in_avals, strict=True)]
         found = _run(closed, held)
     kinds = (aval.dtype for aval in closed.out_avals)
     return [
-        value if isinstance(kind, np.dtype) else jax.random.wrap_key_data(_words_of(value), impl=GENERATOR)
+        _fixed(value)
+        if isinstance(kind, np.dtype)
+        else jax.random.wrap_key_data(_words_of(value), impl=GENERATOR)
         for value, kind in zip(found, kinds, strict=True)
     ]
+
+
+def _fixed(value: np.ndarray) -> np.ndarray:
+    """A view that cannot be written to."""
+    view = value.view()
+    view.flags.writeable = False
+    return view
 
 
 def _held(value: Any, aval: Any) -> np.ndarray:
@@ -393,16 +402,22 @@ def _scattered(
         numbers.scatter_indices_batching_dims,
     )
     places, inside = _places(x.shape, indices, sizes, numbers.update_window_dims, updates.ndim, dims)
-    places = tuple(np.broadcast_to(place, updates.shape) for place in places)
+    at = np.broadcast_to(sum(map(np.multiply, places, _strides(x.shape))), updates.shape)
     if params["mode"] == GatherScatterMode.FILL_OR_DROP and not inside.all():
         held = np.broadcast_to(inside, updates.shape)
-        places, updates = tuple(place[held] for place in places), updates[held]
-    found = np.array(x)
+        at, updates = at[held], updates[held]
+    found = np.array(x, order="C")
+    cells, at, updates = found.reshape(-1), at.reshape(-1), updates.reshape(-1)
     if ufunc is None:
-        found[places] = updates
+        cells[at] = updates
     else:
-        ufunc.at(found, places, updates)
+        ufunc.at(cells, at, updates)  # of one dim, for which it has a fast loop
     return found
+
+
+def _strides(shape: tuple[int, ...]) -> list[int]:
+    """By how many places each dim of an array moves through its cells."""
+    return [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
 
 
 def _matrices(function: Callable, *operands: np.ndarray) -> Any:

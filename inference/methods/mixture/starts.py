@@ -81,13 +81,12 @@ def kmeans_labels(
         weight: of the rows; one of weight zero is no seed and moves no centre.
     """
     beyond = 0.0 if num_used is None else jnp.where(jnp.arange(num_clusters) < num_used, 0.0, jnp.inf)
-
     weight = jnp.broadcast_to(jnp.asarray(weight, z.dtype), z.shape[:1])
     counted = weight[:, None] * jnp.append(z, jnp.ones((z.shape[0], 1), z.dtype), axis=-1)
 
     def seed(distance: Array, key: Array) -> tuple[Array, Array]:
-        index = jax.random.categorical(key, jnp.log(distance * weight))
-        return jnp.minimum(distance, jnp.sum((z - z[index]) ** 2, axis=-1)), z[index]
+        drawn = z[jax.random.categorical(key, jnp.log(distance * weight))]
+        return jnp.minimum(distance, jnp.sum((z - drawn) ** 2, axis=-1)), drawn
 
     def nearest(centres: Array) -> Array:
         half = 0.5 * jnp.sum(centres**2, axis=-1) + beyond

@@ -218,6 +218,7 @@ CASES = (
             jnp.einsum("nij,nkj->nik", x[None] * jnp.ones((2, 1, 1)), x[None] * jnp.ones((2, 1, 1))),
             COUNTS.T @ jnp.array(COUNTS),
             x[:, :0] @ x[:, :0].T,
+            x[0] @ x[0],
         ),
         "matrices": lambda x: (
             jnp.linalg.cholesky(SQUARE + 0 * x[0, 0]),
