@@ -15,7 +15,7 @@ import pandas as pd
 import xarray as xr
 from scipy.special import softmax
 
-from inference.algorithm import Ascent, Direct, Method
+from inference.algorithm import Ascent, Direct, FitRequest, Fitted, Method
 from inference.batched_answers import answered, is_asked_in_batches
 from inference.convergence.numbering import cluster_dim, in_program_order, in_shown_order
 from inference.inputs.sources import as_passed
@@ -379,6 +379,11 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     dims = [model.variable_dims[name][1] for name in model.data_names[: len(given)]]
     match = matching_words if model.takes_documents else matching_columns
     parts = tuple(match(part, labels_along(tree, dim)) for part, dim in zip(given, dims, strict=True))
+    return _checked(model, parts)
+
+
+def _checked(model: Model, parts: tuple) -> tuple[Model, tuple, dict[str, Any]]:
+    """The model, new rows that have its columns as it takes them, and their coords."""
     arrays, coords = as_arrays(model, parts)
     if not arrays[0].shape[0]:
         raise ValueError(f"{model.data_names[0]} has no rows: there is nothing to score or predict")
@@ -387,6 +392,39 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     check_count_sizes(model, arrays, coords)
     model = for_data(model, *arrays)
     return model, jax.tree.map(jax.device_put, arrays), coords
+
+
+@double_precision
+def scored(new_data: tuple, request: FitRequest, fitted: Fitted) -> xr.DataTree | None:
+    """`log_density` of new rows as ``log_density`` in a tree, without the tree of the fit.
+
+    Args:
+        new_data: rows that have been read with the fitted ones, as arrays; none where none are asked for.
+        request: the call.
+        fitted: the finished run.
+
+    Returns:
+        The tree; None where the density takes more than a few variables of the estimate.
+    """
+    outcome, back = fitted.outcome, request.back
+    model = request.model if outcome.model is None else outcome.model
+    dims = dict(model.variable_dims) | dict(outcome.dims)
+    model = model if back is None else back.model(outcome.model)
+    method = method_of(model, request.name)
+    if not new_data or model.takes_documents or method.log_density is None:
+        return None
+    if answer_of(model, "needs_fitted_rows"):
+        return None
+    found = outcome.variational if back is None else back.variables(outcome.variational)
+    stored = {
+        name: _in_double(np.asarray(value))
+        for name, value in found.items()
+        if not ROW_DIMS & set(dims.get(name, ()))
+    }
+    model, arrays, coords = _checked(model, new_data)
+    values = _apply(method.log_density, *_sized(stored, model, method), arrays)
+    _warn_of_lost_rows(values, coords, model.roles.scores[0])
+    return xr.DataTree(xr.Dataset({"log_density": (model.roles.scores[:1], np.asarray(values))}))
 
 
 def _one_row(part: Any, columns: Sequence[Columns | None]) -> Any:
@@ -417,7 +455,10 @@ def stored_variables(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
 
 def _of_estimate(tree: xr.DataTree, model: Model, method: Method) -> tuple[dict[str, jax.Array], Any]:
     """The stored variables and the model, or what stands for it, as answers of a method take them."""
-    stored = stored_variables(tree, model)
+    return _sized(stored_variables(tree, model), model, method)
+
+
+def _sized(stored: dict[str, jax.Array], model: Model, method: Method) -> tuple[dict[str, jax.Array], Any]:
     sized = getattr(method, "for_new", None)
     return (stored, model) if sized is None else sized(stored, model)
 

@@ -37,6 +37,7 @@ model"; Tipping and Bishop (1999), mixtures of PPCA.
 import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -58,7 +59,7 @@ from inference.methods import method_of
 from inference.methods.depcam.em import log_prior
 from inference.methods.ppca.closed_form import log_densities, num_free_parameters, warn_of_floor
 from inference.precision import double_precision
-from inference.prediction import log_density, predict
+from inference.prediction import log_density, predict, scored
 from inference.results.build import for_new_rows
 from inference.results.files import model_of
 from zoo.checks import as_matrix, as_plain, check_seed
@@ -154,8 +155,10 @@ def cross_validate(
         missed = 0
         of_folds = {"num_samples": 1} if _scores_without_draws(whole, model) else {}
         for fold in range(folds):
-            tree = _fit(model, rows.take(part != fold), method, seed, of_folds | settings)
-            scores[name][part == fold] = log_density(tree, *rows.take(part == fold)).to_numpy()
+            held = rows.take(part == fold)
+            tree = _fit(model, rows.take(part != fold), method, seed, of_folds | settings, held)
+            own = tree["log_density"] if "log_density" in tree.data_vars else log_density(tree, *held)
+            scores[name][part == fold] = own.to_numpy()
             missed += not tree.attrs["converged"]
         table[name] = {
             "heldout": scores[name].mean(),
@@ -272,9 +275,14 @@ def _sliceable(part: Any) -> Any:
     return part.tocsr() if hasattr(part, "tocsr") else part if hasattr(part, "iloc") else as_plain(part)
 
 
-def _fit(model: Model, data: tuple, method: str, seed: int, settings: Mapping[str, Any]) -> Any:
-    """Fit without the warnings of fits that have not converged, which the table counts, and of labels."""
-    with warnings.catch_warnings(), for_new_rows():
+def _fit(
+    model: Model, data: tuple, method: str, seed: int, settings: Mapping[str, Any], held: tuple = ()
+) -> Any:
+    """Fit without the warnings of fits that have not converged, which the table counts, and of labels.
+
+    With rows that are ``held`` out the tree may be one of their densities alone.
+    """
+    with warnings.catch_warnings(), for_new_rows(partial(scored, held)):
         warnings.filterwarnings("ignore", message=".*has not converged")
         warnings.filterwarnings("ignore", message=".*different whole numbers")  # asked of all rows before
         return fit(model, *data, method=method, seed=seed, **settings)

@@ -1,7 +1,7 @@
 """The DataTree of a finished run: its groups and root attributes."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -33,13 +33,18 @@ UNTIL = ("until", "max_sweeps", "max_seconds")  # settings of runs until the cha
 RESTART_ITERATION = "restart_iteration"  # restarts need not end together
 _GROUPS = ("posterior", "variational", "trace", "sample_stats", "log_likelihood")
 _ORDER = (*_GROUPS, "observed_data", "constant_data", "columns")
-_for_new_rows: ContextVar[bool] = ContextVar("for_new_rows", default=False)
+type Scores = Callable[[FitRequest, Fitted], xr.DataTree | None]
+_for_new_rows: ContextVar[Scores | None] = ContextVar("for_new_rows", default=None)
 
 
 @contextmanager
-def for_new_rows() -> Iterator[None]:
-    """A context whose fits are asked for densities of new rows alone: no more is made of the fitted ones."""
-    token = _for_new_rows.set(True)
+def for_new_rows(scores: Scores = lambda request, fitted: None) -> Iterator[None]:
+    """A context whose fits are asked for densities of new rows alone: no more is made of the fitted ones.
+
+    Args:
+        scores: makes a tree of the densities of known rows, or None where that takes the tree of the fit.
+    """
+    token = _for_new_rows.set(scores)
     try:
         yield
     finally:
@@ -48,7 +53,7 @@ def for_new_rows() -> Iterator[None]:
 
 def asks_of_new_rows() -> bool:
     """Whether the fit is made in the context `for_new_rows`."""
-    return _for_new_rows.get()
+    return _for_new_rows.get() is not None
 
 
 def is_for_new_rows(request: FitRequest, outcome: Outcome) -> bool:
@@ -63,6 +68,9 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
         request: the call.
         fitted: the finished run; without data nothing per row is stored.
     """
+    scores = _for_new_rows.get()
+    if scores is not None and (scored := scores(request, fitted)) is not None:
+        return scored
     outcome, keep = fitted.outcome, request.keep
     model = request.model if outcome.model is None else outcome.model
     back = request.back
