@@ -444,7 +444,7 @@ def propose(
         answers = {number: (evidence[number], each[number]) for number in opened}
         if tried.any():
             states, taken = yield proposed, tried
-            for number in np.flatnonzero(tried):
+            for number in np.flatnonzero(tried).tolist():
                 answers[number] = states.statistics[number] if taken[number] else None
 
 

@@ -97,7 +97,8 @@ def test_errors_of_a_cross_validation_are_those_of_its_rows(monkeypatch):
     """Planted scores: k times the first cell of a row, so that the paired differences are known."""
 
     def fitted(model, *others):
-        return SimpleNamespace(attrs={"converged": True, "bic": 0.0}, num_latents=model.num_latents)
+        attrs = {"converged": True, "bic": 0.0}
+        return SimpleNamespace(attrs=attrs, data_vars=(), num_latents=model.num_latents)
 
     def scores(tree, rows):
         return xr.DataArray(tree.num_latents * np.asarray(rows)[:, 0])
