@@ -183,8 +183,8 @@ def _unlike(names: Sequence[str], number: int) -> str:
     if len(names) == number:
         return "and all columns have families of their own"
     it, has = ("it", "has a family of its own") if len(names) == 1 else ("them", "have families of their own")
-    how = f"leave {it} out to compare it, such as --families {names[0]}=leave_out"
-    return f"and {first_of(names, 4)} {has}: {how}"
+    how = ",".join(f"{column}=leave_out" for column in names)
+    return f"and {first_of(names, 4)} {has}: leave {it} out to compare it, by --families {how}"
 
 
 def _suitable_components(x: Any) -> Any:

@@ -138,7 +138,7 @@ def test_the_commands_take_tables_with_words(tmp_path, capsys, monkeypatch):
     assert main(["compare", "shops.csv", "--methods", "em", *small, "--no-progress"]) == 0
     printed = capsys.readouterr().out
     assert "mixture      em" in printed and "not fitted: ppca: PPCA takes numbers alone" in printed
-    assert "not fitted: depcam: DEPCAM has densities" in printed
+    assert "not fitted: depcam: DEPCAM scores densities alone" in printed
 
 
 def stories():
