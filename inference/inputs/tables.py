@@ -492,7 +492,8 @@ def matching_columns(x: Any, features: np.ndarray, has_gaps: bool = False) -> An
         remedy = f"give a column of empty cells for {'it' if len(missing) == 1 else 'each'}"
         remedy = remedy if has_gaps else f"add {those}, or fit without {those}"
         raise ValueError(
-            f"new data lack the columns {', '.join(missing)} of the fit; they have {', '.join(named)}: {remedy}"
+            f"new data lack the columns {', '.join(missing)} of the fit; they have {', '.join(named)}: "
+            f"{remedy}"
         )
     wanted = set(map(str, features))
     check_unique([column for column in x.columns if str(column) in wanted], "new data")
