@@ -298,11 +298,8 @@ def _projected_rows(tree: xr.DataTree) -> list[Paragraph | Picture]:
 
 def _how_aligned(tree: xr.DataTree, aligned: xr.DataTree) -> str:
     if kind_of(tree) == "point":
-        has_noise = any(str(name).startswith("noise_variance") for name in draws_of(tree))
-        units = " in units of the noise" if has_noise else ""
-        axes = (
-            f"its loadings are orthogonal{units}" if loadings_of(tree) else "its axes are the principal ones"
-        )
+        orthogonal = "its loadings are orthogonal (in units of the noise, where it has one)"
+        axes = orthogonal if loadings_of(tree) else "its axes are the principal ones"
         return f"One point estimate, turned so that {axes}, the strongest first."
     text = "Axes of all draws are turned to a common mean before anything is averaged."
     if "rotation_rhat_after" in aligned.attrs:
