@@ -8,8 +8,9 @@ scikit-learn is not needed by the rest of the library: ``pip install 'probabilis
 
 Parameters have scikit-learn's names: ``random_state``, ``n_init``, ``max_iter`` and ``tol`` are the
 arguments ``seed``, ``num_restarts``, ``max_iterations`` and ``tolerance`` of `inference.fit`, and
-``settings`` holds the others. A table with columns that are not numbers is passed on as it is, for the model
-to take or refuse.
+``settings`` holds the others. A table of numbers is fitted as an array, whatever its columns count, and names
+its rows and columns in ``tree_``; one with other columns is passed on as it is, for the model to take or
+refuse.
 
 ``score`` is the mean log density of the rows in nats (R squared for a regressor, accuracy for a classifier),
 so that cross-validation over ``num_components`` or ``num_latents`` chooses the model that predicts best.
@@ -27,8 +28,10 @@ from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import xarray as xr
 from sklearn import base
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import Tags, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
@@ -42,7 +45,7 @@ from inference.results.files import model_of
 from inference.results.groups import group_of
 from inference.settings import COMMON, Settings
 from inference.symmetry import align_rotation
-from zoo.checks import check_whole, shown
+from zoo.checks import as_column, check_whole, keep_labels, shown
 from zoo.exponential_family import Gaussian
 from zoo.intake.frames import as_frame
 
@@ -99,7 +102,8 @@ class _Estimator(base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, ba
         Args:
             X: rows, shape (num_observations, num_features); NaN is a missing cell where the model takes gaps.
             y: of a regressor the outputs, shape (num_observations,) or (num_observations, num_outputs), NaN
-                where unlabelled; of a classifier the labels, shape (num_observations,); otherwise not used.
+                where unlabelled; of a classifier the labels, shape (num_observations,), None, NaN or
+                ``pandas.NA`` where unlabelled; otherwise not used.
 
         Returns:
             The estimator itself, with the fit as ``tree_``.
@@ -217,7 +221,8 @@ class _Estimator(base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, ba
             return X if reset else X[list(self.feature_names_in_)]
         finite = "allow-nan" if self._takes_gaps else True
         least = {"ensure_min_samples": 2, "ensure_min_features": self._least_columns} if reset else {}
-        return validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=finite, **least)
+        rows = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=finite, **least)
+        return _named(rows, X)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -528,7 +533,7 @@ class _Regressor(base.MultiOutputMixin, base.RegressorMixin, _Estimator):
         )
         check_consistent_length(rows, outputs)
         self._is_vector = outputs.ndim == 1
-        return rows, outputs[:, None] if self._is_vector else outputs
+        return rows, _named(outputs[:, None] if self._is_vector else outputs, as_column(y))
 
     def predict(self, X: Any) -> np.ndarray:
         """Expected outputs of rows.
@@ -542,6 +547,35 @@ class _Regressor(base.MultiOutputMixin, base.RegressorMixin, _Estimator):
         rows = self._rows(X)
         values = predict(self.tree_, rows, what=self._predicted).values
         return values[:, 0] if self._is_vector else values
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R squared of each output over the rows that have it, averaged over the outputs.
+
+        Args:
+            X: rows with the columns of the fit.
+            y: their outputs, shaped as those of the fit, NaN where unlabelled.
+            sample_weight: the number of rows that each counts as, shape (num_observations,); None: one.
+
+        Returns:
+            1 for a perfect prediction, 0 for one as good as the mean of each output.
+
+        Raises:
+            ValueError: an output that fewer than two rows have.
+        """
+        predicted = self.predict(X)
+        outputs = check_array(y, dtype=np.float64, ensure_2d=False, ensure_all_finite="allow-nan")
+        check_consistent_length(predicted, outputs)
+        found = []
+        for place, (own, guess) in enumerate(zip(*map(_columns, (outputs, predicted)), strict=True)):
+            given = ~np.isnan(own)
+            if given.sum() < 2:
+                raise ValueError(
+                    f"R squared takes two labelled rows or more; y has {given.sum()} in column {place}: "
+                    "score rows whose outputs are known"
+                )
+            weight = None if sample_weight is None else np.asarray(sample_weight)[given]
+            found.append(r2_score(own[given], guess[given], sample_weight=weight))
+        return float(np.mean(found))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -594,6 +628,8 @@ class PairedRegressor(_Regressor):
 class SPPCAClassifier(_Projection, base.ClassifierMixin, _Estimator):
     """`zoo.SPPCA` as a classifier and transformer: class labels are columns of its outputs.
 
+    A row whose label is None, NaN or ``pandas.NA`` is unlabelled, as in `inference.fit`; -1 is a class.
+
     Args:
         num_latents: K; None: as many as classes, but fewer than features. The outputs' noise then lies at its
             floor, since so many latents can fit the columns of the classes, and no warning says so.
@@ -611,17 +647,16 @@ class SPPCAClassifier(_Projection, base.ClassifierMixin, _Estimator):
     def _data(self, X: Any, y: Any) -> tuple[np.ndarray, ...]:
         """Rows, and the number of each row's class."""
         _require(self, y)
-        least = {"ensure_min_samples": 2, "ensure_min_features": 2, "ensure_all_finite": "allow-nan"}
-        if _is_mixed(X):
-            rows, labels = self._rows(X, reset=True), column_or_1d(y)
-            check_consistent_length(rows, labels)
-        else:
-            rows, labels = validate_data(self, X, y, dtype=np.float64, **least)
+        rows, (labels, given) = self._rows(X, reset=True), _labels_and_given(y)
+        check_consistent_length(rows, given)
         check_classification_targets(labels)
         self.classes_, coded = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y must hold more than one class; every label is {shown(self.classes_[0])}")
-        return rows, coded
+            only = f"every label is {shown(self.classes_[0])}" if len(labels) else "every label is missing"
+            raise ValueError(f"y must hold more than one class; {only}")
+        codes = np.full(len(given), -1)
+        codes[given] = coded
+        return rows, pd.Series(pd.Categorical.from_codes(codes, self.classes_), getattr(rows, "index", None))
 
     def _fields_from(self, data: tuple) -> dict[str, Any]:
         """The number of latents that tells the classes apart."""
@@ -658,10 +693,52 @@ class SPPCAClassifier(_Projection, base.ClassifierMixin, _Estimator):
         shares = self.predict_proba(X)
         return self.classes_[shares.argmax(axis=1)]
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of labelled rows whose class is predicted.
+
+        Args:
+            X: rows with the columns of the fit.
+            y: their labels, None, NaN or ``pandas.NA`` where a row has none, which is left out.
+            sample_weight: the number of rows that each counts as, shape (num_observations,); None: one.
+
+        Returns:
+            Accuracy, from 0 to 1.
+
+        Raises:
+            ValueError: no row is labelled.
+        """
+        predicted, (labels, given) = self.predict(X), _labels_and_given(y)
+        check_consistent_length(predicted, given)
+        if not given.any():
+            raise ValueError("accuracy takes labelled rows, and every label of y is missing: see predict")
+        weight = None if sample_weight is None else np.asarray(sample_weight)[given]
+        return float(accuracy_score(labels, predicted[given], sample_weight=weight))
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # one direction by default
         return tags
+
+
+def _named(array: np.ndarray, table: Any) -> np.ndarray:
+    """The array, which keeps the names of the rows and columns of a table that it was read from."""
+    if hasattr(table, "columns") and hasattr(table, "index") and table.columns.is_unique:
+        keep_labels(array, table)
+    return array
+
+
+def _labels_and_given(y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The labels that are not missing, and whether each row has one."""
+    if isinstance(y, list | tuple) and pd.isna(cells := pd.Series(y, dtype=object)).any():
+        y = cells  # NumPy would make the text "nan" of a missing label
+    labels = column_or_1d(y, warn=True)
+    given = ~pd.isna(labels)
+    return (labels if given.all() else np.array(labels[given].tolist())), given
+
+
+def _columns(outputs: np.ndarray) -> np.ndarray:
+    """The columns of outputs that may be a vector, shape (num_outputs, num_observations)."""
+    return outputs.reshape(len(outputs), -1).T
 
 
 def _seed_of(random_state: Any) -> int:

@@ -42,7 +42,7 @@ from zoo.answers import answer_of, completion_of, completions_of
 from zoo.checks import check_choice, check_complete, check_flag, warn
 from zoo.intake import Columns
 from zoo.intake.families import for_data
-from zoo.intake.tables import num_needed
+from zoo.intake.tables import num_needed, takes_missing
 from zoo.model import Model
 from zoo.shapes import Shape
 from zoo.sparse import SparseCounts
@@ -387,9 +387,11 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     given = label_parts(model, given, asks=False)
     model, given = model.encoded(*given)
     dims = [model.variable_dims[name][1] for name in model.data_names[: len(given)]]
-    match = matching_words if model.takes_documents else matching_columns
-    parts = tuple(match(part, labels_along(tree, dim)) for part, dim in zip(given, dims, strict=True))
-    return _checked(model, parts)
+    if model.takes_documents:
+        return _checked(model, tuple(matching_words(part, labels_along(tree, dims[0])) for part in given))
+    gaps = [takes_missing(model), *(bool(table.missing) for table in model.tables[1:])]
+    parts = zip(given, dims, gaps, strict=False)
+    return _checked(model, tuple(matching_columns(x, labels_along(tree, dim), gap) for x, dim, gap in parts))
 
 
 def _checked(model: Model, parts: tuple) -> tuple[Model, tuple, dict[str, Any]]:

@@ -68,7 +68,7 @@ _LABELS: dict[int, _Labels] = {}  # by the identity of an array, for as long as 
 
 
 def keep_labels(array: np.ndarray, table: Any) -> None:
-    """Remember the labels of a table for messages on the array that its cells were read into.
+    """Remember the labels of a table for messages on the array that its cells were read into, and for a fit.
 
     The array stays an ordinary one; computed ones have no labels, and messages give their places.
 
@@ -92,7 +92,7 @@ def copy_labels(array: np.ndarray, of: np.ndarray) -> None:
         array: shape (num_observations, num_features).
         of: the array that may have labels.
     """
-    labels = _labels_of(of)
+    labels = kept_labels(of)
     if labels is not None:
         _remember(array, *labels[1:])
 
@@ -110,14 +110,31 @@ def take_columns(x: Any, places: Sequence[int]) -> Any:
     places = list(places)
     part = x[:, places]
     if isinstance(part, np.ndarray):
-        labels = _labels_of(x)
+        labels = kept_labels(x)
         columns, index, whole = (None, None, None) if labels is None else labels[1:]
         named = None if columns is None else [columns[place] for place in places]
         _remember(part, named, index, places if whole is None else [whole[place] for place in places])
     return part
 
 
-def _labels_of(array: object) -> _Labels | None:
+def take_rows(x: Any, rows: np.ndarray) -> Any:
+    """Some rows of an array, whose messages name them and the columns as those of the whole array.
+
+    Args:
+        x: shape (num_observations, num_features).
+        rows: their places, or whether each is taken.
+
+    Returns:
+        Shape (number of rows, num_features).
+    """
+    part, labels = x[rows], kept_labels(x)
+    if labels is not None:
+        _remember(part, labels.columns, None if labels.index is None else labels.index[rows], labels.places)
+    return part
+
+
+def kept_labels(array: object) -> _Labels | None:
+    """The labels that are remembered for an array; None: none are."""
     found = _LABELS.get(id(array))
     return found if found is not None and found.array() is array else None
 
@@ -129,7 +146,7 @@ def column_of(array: object, place: int) -> str:
 
 def _is_table(array: object) -> bool:
     """Whether an array was made from a table of pandas, whose rows and columns have labels."""
-    labels = _labels_of(array)
+    labels = kept_labels(array)
     return labels is not None and labels.columns is not None
 
 
@@ -140,7 +157,7 @@ def column_labels(array: object, places: Sequence[int]) -> tuple[Any, ...]:
 
 def _column_label(array: object, place: int) -> Any:
     """The name of a column, or its place in the whole table where it has none."""
-    labels = _labels_of(array)
+    labels = kept_labels(array)
     if labels is None:
         return place
     if labels.columns is None:
@@ -150,7 +167,7 @@ def _column_label(array: object, place: int) -> Any:
 
 def row_of(array: object, place: int) -> str:
     """A row in a message: ``row 'anna'``, or ``row 14`` counted from 0 where rows have no labels."""
-    labels = _labels_of(array)
+    labels = kept_labels(array)
     if labels is None or labels.index is None:
         return f"row {int(place)}"
     if isinstance(labels.index, pd.RangeIndex):
@@ -164,7 +181,7 @@ def _plain_label(label: object) -> Any:
 
 def without_columns(array: object, places: Collection[int], name: str = "x") -> str:
     """The expression that leaves columns out, for the end of a message."""
-    labels = _labels_of(array)
+    labels = kept_labels(array)
     found = _one_or_all([_column_label(array, int(place)) for place in places])
     if labels is None or labels.columns is None:
         return f"np.delete({name}, {found}, axis=1)"
@@ -173,7 +190,7 @@ def without_columns(array: object, places: Collection[int], name: str = "x") -> 
 
 def without_rows(array: object, places: Collection[int], name: str = "x") -> str:
     """The expression that leaves rows out, for the end of a message."""
-    labels = _labels_of(array)
+    labels = kept_labels(array)
     if labels is None or labels.index is None:
         return f"np.delete({name}, {_one_or_all(list(map(int, places)))}, axis=0)"
     return f"{name}.drop(index={_one_or_all([_plain_label(labels.index[int(p)]) for p in places])})"
@@ -400,6 +417,8 @@ def as_matrix(x: Any, name: str = "x") -> np.ndarray:
     array = np.ascontiguousarray(array)  # a table lies column by column: its sums differ in the last bit
     if hasattr(x, "columns"):
         keep_labels(array, x)
+    elif array is not x:
+        copy_labels(array, x)
     return array
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from inference.cli import INTERRUPTED
-from inference.cli.printing import collected_warnings, one_line, print_notes
+from inference.cli.printing import as_options, collected_warnings, one_line, print_line, print_notes
 from inference.cli.selection import data_of
 from inference.diagnostics import comparison
 from inference.inputs.tables import read_tables
@@ -17,7 +17,8 @@ from inference.numerics.atomic_files import replacing
 from inference.plots.comparison import plot_methods
 from inference.program_cache import compile_cache
 from zoo import model_class
-from zoo.checks import warn
+from zoo.cards import read_card
+from zoo.checks import take_rows, warn
 from zoo.intake.suitable_fields import suitable_tables
 
 _COMPARED = ("model", "method", "nats/row", "+-", "seconds", "converged", "max PSRF", "extra MiB", "evidence")
@@ -52,6 +53,8 @@ def compare(options: SimpleNamespace) -> int:
                     f"compare topic models, such as --x {text}"
                 )
             fields, parts = suitable_tables(model, data, columns)
+            if options.standardize and "standardize" in read_card(model_name).fields:
+                fields = fields | {"standardize": True}
             rows = _rows(parts, train), _rows(parts, test)
             prepared.append((model_name, model.from_data(*rows[0], **fields), *rows))
         except (ValueError, TypeError) as error:
@@ -83,6 +86,8 @@ def compare(options: SimpleNamespace) -> int:
     print("seconds: of the fit, with compilation; extra MiB: memory added to this process")
     if not all(np.isnan(score.log_evidence) for score in scores):
         print("evidence: log evidence of the rows fitted under priors that were read off them, nats")
+    for model, note in dict.fromkeys((score.model, note) for score in scores for note in score.warnings):
+        print_line("warning", f"{model}: {as_options(note)}")
     for model, method, reason in refused:
         print(f"not fitted: {model}{' by ' + method if method else ''}: {reason}")
     if not scores:
@@ -108,4 +113,4 @@ def _documents(data: tuple[Any, ...], are_topics: bool) -> tuple[tuple[Any, ...]
 
 
 def _rows(data: Sequence[Any], index: np.ndarray) -> tuple[Any, ...]:
-    return tuple(table.iloc[index] if hasattr(table, "iloc") else table[index] for table in data)
+    return tuple(table.iloc[index] if hasattr(table, "iloc") else take_rows(table, index) for table in data)

@@ -128,6 +128,8 @@ def _compare(options: SimpleNamespace) -> None:
         if method not in methods:
             whose = "none of these models" if options.models else "no model"
             raise ValueError(f"{whose} has the method {method!r}; there are: {', '.join(methods)}")
+    if options.standardize and not any("standardize" in read_card(m).fields for m in options.models_tried):
+        raise ValueError("none of these models has a field standardize: leave --standardize out")
     _check_data(options)
     if options.out is not None:
         _check_out(options, "methods.svg", _PICTURES, options.inputs)

@@ -371,7 +371,7 @@ zoo report vb.nc gibbs.nc --heldout new.csv --out comparison.html
                 *(*_TABLE, *_COLUMNS, *_PROGRESS),
                 _many("--models", "only these models", "MODEL ...", **_models),
                 _many("--methods", "only these methods", "METHOD ...", **_methods),
-                *_KINDS,
+                *(*_KINDS, *_STANDARDIZE),
                 _option("--seed", "of the split and of the fits (default 0)", _SEED, default=0),
                 _option("--num-chains", "as in zoo fit (default 2)", _FROM_1, default=2),
                 _option("--num-warmup", "as in zoo fit (default 200)", _FROM_0, default=200),

@@ -17,6 +17,7 @@ _AS_OPTIONS = (
     (re.compile(r"\w+\.drop\(columns=('[^']*'|\d+|\[[^\]]*\])\)"), lambda found: _left_out(found[1])),
     (re.compile(r"\bstandardize=True\b"), "--standardize"),
     (re.compile(r"\binit=tree\b"), "--init FIT.nc"),
+    (re.compile(r"\bcheckpoint='([^']*)'"), lambda found: f"--checkpoint {shlex.quote(found[1])}"),
     (re.compile(r"\bkeep=\('(\w+)',\)"), r"--keep \1"),
     (re.compile(r"\by is missing$"), "y is missing: name its columns, such as --y COLUMN"),
     (re.compile(r"\bor tolerance\b"), "or --tolerance"),

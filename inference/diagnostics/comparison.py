@@ -478,6 +478,7 @@ class MethodScore(NamedTuple):
         interrupted: whether the fit was cut short by the user.
         log_evidence: of the rows fitted, in nats; NaN where none is told.
         log_evidence_se: its standard error.
+        warnings: of the fit, each once, besides those whose content is in the other fields.
     """
 
     model: str
@@ -491,6 +492,7 @@ class MethodScore(NamedTuple):
     interrupted: bool
     log_evidence: float = np.nan
     log_evidence_se: float = np.nan
+    warnings: tuple[str, ...] = ()
 
 
 class Refusal(NamedTuple):
@@ -544,7 +546,9 @@ def _score(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # their content is in the columns
         before, start = _forget_peak(), time.perf_counter()
-        tree = fit(model, *train, method=method, **settings)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            tree = fit(model, *train, method=method, **settings)
         seconds = time.perf_counter() - start
         more = _peak() - before
         held_out = heldout(tree, *test)
@@ -553,8 +557,10 @@ def _score(
     interrupted = tree.attrs["stop_reason"].startswith("interrupted")
     converged = bool(tree.attrs["converged"])
     evidence = (float(tree.attrs.get(name, np.nan)) for name in EVIDENCE)
+    told = dict.fromkeys(str(warning.message) for warning in caught)
+    of_data = tuple(message for message in told if "has not converged" not in message)
     return MethodScore(
-        name, method, *scores, seconds, converged, psrf, max(more, 0.0), interrupted, *evidence
+        name, method, *scores, seconds, converged, psrf, max(more, 0.0), interrupted, *evidence, of_data
     )
 
 

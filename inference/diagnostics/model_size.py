@@ -34,9 +34,11 @@ dimensionality for PCA", on the limits of the likelihood; Schwarz (1978), "Estim
 model"; Tipping and Bishop (1999), mixtures of PPCA.
 """
 
+import re
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
@@ -62,7 +64,7 @@ from inference.precision import double_precision
 from inference.prediction import log_density, predict, scored
 from inference.results.build import for_new_rows
 from inference.results.files import model_of
-from zoo.checks import as_matrix, as_plain, check_seed
+from zoo.checks import as_matrix, as_plain, check_seed, take_rows, warn
 from zoo.coordinates.of_models import inside
 from zoo.depcam import DEPCAM
 from zoo.intake import Columns
@@ -79,9 +81,24 @@ STARTS = 5  # of each fit of several views: single ones end in different optima
 _SAME = 0.01  # nats a label, below which a difference is of no use however sure it is
 _SIZES_WITHOUT_GAIN = 3  # after which larger ones are not tried
 _LEAST = 1e-12  # a probability of the right class, so that one certain mistake is no infinite score
+_MEASURED = re.compile(r"\d*\.\d+(?:e[-+]\d+)?|\d+e[-+]\d+")  # which differ from fold to fold
 FEW_DRAWS = 100  # from q, over which densities of held-out rows are averaged that have no closed form
 
 
+@contextmanager
+def _distinct_warnings() -> Iterator[None]:
+    """Warnings of many fits to parts of the same rows, each once: numbers with a point do not count."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    told = {}
+    for warning in caught:
+        told.setdefault((warning.category, _MEASURED.sub("", str(warning.message))), str(warning.message))
+    for (category, _), message in told.items():
+        warn(message, category)
+
+
+@_distinct_warnings()
 def cross_validate(
     models: Mapping[Any, Model],
     *data: Any,
@@ -276,7 +293,11 @@ class _Rows(NamedTuple):
     def take(self, which: np.ndarray) -> tuple[Any, ...]:
         """Some rows; of a table that has been read as an array, so that it is not read again."""
         return tuple(
-            as_matrix(part.iloc[which]) if own else part.iloc[which] if hasattr(part, "iloc") else part[which]
+            as_matrix(part.iloc[which])
+            if own
+            else part.iloc[which]
+            if hasattr(part, "iloc")
+            else take_rows(part, which)
             for part, own in zip(self.parts, self.columns, strict=True)
         )
 
@@ -339,6 +360,7 @@ def _scores_without_draws(tree: xr.DataTree, model: Model) -> bool:
     return isinstance(method, Ascent) and method.log_density is not None
 
 
+@_distinct_warnings()
 def choose_num_latents(
     x: Any,
     candidates: Iterable[int] | None = None,
@@ -346,6 +368,7 @@ def choose_num_latents(
     noise: str = "isotropic",
     folds: int = 5,
     seed: int = 0,
+    fields: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> pd.DataFrame:
     """Choose the number of latents of `zoo.PPCA` by bound, ARD and held-out density.
@@ -356,38 +379,49 @@ def choose_num_latents(
         noise: ``"isotropic"`` or ``"diagonal"``.
         folds: of the cross-validation.
         seed: of the folds and fits.
+        fields: further ones of the model, as ``{"standardize": True}``.
         **settings: of the fits by VB, as for ``fit``: ``max_iterations``, ``tolerance``, ``num_restarts``,
             ...
 
     Returns:
         One row a candidate, index ``num_latents``: ``bound`` (nats, Gaussian prior), ``heldout`` and
-        ``standard_error`` (nats per row), ``bic`` (lower is better) and, where it was offered,
-        ``ard_relevant``, the latents that ARD kept of the largest candidate. The attributes ``by_bound``,
-        ``by_ard``, ``by_heldout`` hold the three answers, ``note`` states them in words.
+        ``standard_error`` (nats per row), ``difference`` to the best and the standard error of that paired
+        difference, ``bic`` (lower is better) and, where it was offered, ``ard_relevant``, the latents that
+        ARD kept of the largest candidate. The attributes ``by_bound``, ``by_ard``, ``by_heldout`` hold the
+        three answers, the last one the smallest candidate within one standard error of the best held-out
+        density (`recommended`), and ``note`` states them in words.
 
     Raises:
-        ValueError: no candidates, or some that the data do not allow.
+        TypeError: an option that fits by VB do not have, or no field of the model.
+        ValueError: no candidates, some that the data do not allow, or fields that are chosen here.
     """
+    given = dict(fields or {})
+    for name in ("num_latents", "loading_prior", "noise"):
+        if name in given:
+            raise ValueError(f"{name} is chosen here: leave it out of fields")
+    if misplaced := [name for name in settings if name in PPCA.__dataclass_fields__]:
+        raise TypeError(f"{misplaced[0]} is a field of the model: give fields={{{misplaced[0]!r}: ...}}")
     rows = as_matrix(x)
     most = min(rows.shape[1], rows.shape[0] // 2) - 1
     candidates = range(1, min(most, 10) + 1) if candidates is None else candidates
     numbers = _candidates("candidates", candidates, most, ", fewer than features and half the rows")
-    flat = {k: PPCA(num_latents=k, noise=noise) for k in numbers}
-    if noise == "isotropic" and np.isfinite(rows).all():
+    flat = {k: PPCA(num_latents=k, noise=noise, **given) for k in numbers}
+    settings = {"num_samples": 1, "seed": seed, "progress": False} | settings
+    models = {k: model.replaced(loading_prior="gaussian") for k, model in flat.items()}
+    ard = flat[numbers[-1]].replaced(loading_prior="ard")
+    with for_new_rows():
+        bounds = {k: _last_objective(fit(own, x, method="vb", **settings)) for k, own in models.items()}
+        offered = fit(ard, x, method="vb", **settings)
+    if noise == "isotropic" and not given and np.isfinite(rows).all():
         table = _in_closed_form(flat, x, folds, seed)
     else:
-        table = cross_validate(flat, x, folds=folds, seed=seed)[["heldout", "standard_error", "bic"]]
-    table = table.loc[numbers].rename_axis("num_latents")
-    settings = {"num_samples": 1, "seed": seed, "progress": False} | settings
-    models = {k: PPCA(num_latents=k, noise=noise, loading_prior="gaussian") for k in numbers}
-    ard = PPCA(num_latents=numbers[-1], noise=noise, loading_prior="ard")
-    with for_new_rows():
-        bounds = {k: _last_objective(fit(model, x, method="vb", **settings)) for k, model in models.items()}
-        offered = fit(ard, x, method="vb", **settings)
+        table = cross_validate(flat, x, folds=folds, seed=seed)
+    scores = ["heldout", "standard_error", "difference", "difference_error", "bic"]
+    table = table.loc[numbers, scores].rename_axis("num_latents")
     table.insert(0, "bound", pd.Series(bounds))
     relevant = int(offered["variational"]["num_relevant"])
     table["ard_relevant"] = pd.Series({numbers[-1]: float(relevant)})
-    bound, heldout = int(table["bound"].idxmax()), int(table["heldout"].idxmax())
+    bound, heldout = int(table["bound"].idxmax()), int(recommended(table)[1])
     table.attrs |= {"by_bound": bound, "by_ard": relevant, "by_heldout": heldout}
     table.attrs["note"] = (
         f"bound: {bound} latents; ARD keeps {relevant} of {numbers[-1]}; held-out density: {heldout}"
@@ -405,14 +439,17 @@ def _in_closed_form(flat: Mapping[int, PPCA], x: Any, folds: int, seed: int) -> 
     scores, (whole, at_floor) = np.empty((len(flat), num_rows)), log_densities(x, x, list(flat))
     for fold in range(folds):
         held = part == fold
-        scores[:, held], floored = log_densities(x[~held], x[held], list(flat))
+        scores[:, held], floored = log_densities(take_rows(x, ~held), x[held], list(flat))
         at_floor |= floored
     if at_floor.any():
         warn_of_floor()
     count = [num_free_parameters(model, num_features) for model in flat.values()]
+    gap = scores - scores[scores.mean(axis=1).argmax()]
     scored = {
         "heldout": scores.mean(axis=1),
         "standard_error": scores.std(axis=1, ddof=1) / np.sqrt(num_rows),
+        "difference": gap.mean(axis=1),
+        "difference_error": gap.std(axis=1, ddof=1) / np.sqrt(num_rows),
         "bic": np.log(num_rows) * np.array(count) - 2 * whole.sum(axis=1),
     }
     table = pd.DataFrame(scored, index=list(flat))
@@ -420,6 +457,7 @@ def _in_closed_form(flat: Mapping[int, PPCA], x: Any, folds: int, seed: int) -> 
     return table
 
 
+@_distinct_warnings()
 def choose_num_latents_for_classes(
     x: Any,
     y: Any,
@@ -545,6 +583,7 @@ def _has_bound(tree: xr.DataTree, model: Model) -> bool:
     return method.guide is not None and not method.guide_has_points
 
 
+@_distinct_warnings()
 def choose_shared_and_specific(
     *views: Any,
     num_shared: Iterable[int] = (0, 1, 2, 3),
@@ -668,6 +707,7 @@ def _index_of(pairs: Sequence[tuple[int, Any]]) -> pd.MultiIndex:
     return pd.MultiIndex.from_arrays(arrays, names=["num_shared", "num_specific"])
 
 
+@_distinct_warnings()
 def choose_components_and_latents(
     x: Any,
     num_components: Iterable[int] = (1, 2, 3, 4),

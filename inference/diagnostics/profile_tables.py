@@ -106,9 +106,11 @@ def profiles(
 
     Projections, in the canonical orientation:
 
-    ``"latents"``: index ``latent``, the strongest first; columns ``share`` (of the variance that the model
-    explains and does not: the rest is noise), ``lb``, ``ub``, ``cumulative``, ``name`` (the columns with the
-    largest loadings, those of one sign against those of the other). Cells that are not Gaussian:
+    ``"latents"``: index ``latent``, numbered as everywhere: the strongest against the noise of the columns
+    first, whose ``share`` need not be the largest where columns differ in noise; columns ``share`` (of the
+    variance that the model explains and does not: the rest is noise), ``lb``, ``ub``, ``cumulative``,
+    ``name`` (the columns with the largest loadings, those of one sign against those of the other). Cells that
+    are not Gaussian:
     shares of the variance of the natural parameters. Paired views also have ``kind`` (``"shared"`` or the
     name of the one view that has it) and ``share_0``, ``share_1``, ... of the variance of each view.
 

@@ -303,7 +303,9 @@ def _of_chains(tree: xr.DataTree) -> Judgement:
     sizes, stopped = draws_of(tree).sizes, str(tree.attrs.get("stop_reason", ""))
     if stopped.startswith("interrupted"):
         reason = f"the run was interrupted after {sizes['draw']} draws per chain"
-        advice = "run it to completion (checkpoint=... resumes where it stopped)"
+        kept = tree.attrs.get("checkpoint")
+        resumed = f" (the same call with checkpoint={kept!r} resumes where it stopped)" if kept else ""
+        advice = f"run it to completion{resumed}"
         return Judgement(False, "The run was cut short: do not build on these draws yet", reason, advice)
     if sizes["chain"] < 2:
         reason = f"a single chain of {sizes['draw']} draws cannot be compared with another"

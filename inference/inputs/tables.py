@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from inference.inputs.text import read_documents
-from zoo.checks import as_matrix, check_unique, first_of, listed, warn
+from zoo.checks import as_matrix, check_unique, first_of, kept_labels, listed, warn
 from zoo.documents.bags import warn_of_empty
 from zoo.intake import KINDS, Columns, plain_numbers, read_columns
 from zoo.intake.families import as_taken
@@ -48,9 +48,10 @@ def as_arrays(model: Model, data: tuple) -> tuple[tuple[np.ndarray, ...], dict[s
             arrays.append(SparseCounts.from_matrix(part))
         else:
             arrays.append(as_matrix(part, name))
-        if hasattr(part, "columns"):
-            coords[dim] = list(part.columns)
-            index = part.index  # numbers of rows are not held one by one
+        labels = kept_labels(arrays[-1])
+        if labels is not None and labels.columns is not None:
+            coords[dim] = list(labels.columns)
+            index = labels.index  # numbers of rows are not held one by one
             plain = isinstance(index, pd.RangeIndex)
             named = range(index.start, index.stop, index.step) if plain else list(index)
             coords.setdefault("observation", named)
@@ -471,12 +472,13 @@ def _in_order(part: Any, name: str, first: Any, first_name: str) -> Any:
     return part.loc[wanted]
 
 
-def matching_columns(x: Any, features: np.ndarray) -> Any:
+def matching_columns(x: Any, features: np.ndarray, has_gaps: bool = False) -> Any:
     """New rows with their columns in the order of the fit; a DataFrame is matched by name.
 
     Args:
         x: new rows.
         features: names of the fitted columns.
+        has_gaps: whether the model takes missing cells.
 
     Raises:
         ValueError: another number of columns, a fitted column is missing, or there are two of its name.
@@ -486,8 +488,12 @@ def matching_columns(x: Any, features: np.ndarray) -> Any:
     named = {str(column): column for column in x.columns}
     missing = [str(name) for name in features if str(name) not in named]
     if missing:
+        those = "it" if len(missing) == 1 else "them"
+        remedy = f"give a column of empty cells for {'it' if len(missing) == 1 else 'each'}"
+        remedy = remedy if has_gaps else f"add {those}, or fit without {those}"
         raise ValueError(
-            f"new data lack the columns {', '.join(missing)} of the fit; they have {', '.join(named)}"
+            f"new data lack the columns {', '.join(missing)} of the fit; they have {', '.join(named)}: "
+            f"{remedy}"
         )
     wanted = set(map(str, features))
     check_unique([column for column in x.columns if str(column) in wanted], "new data")

@@ -2,8 +2,9 @@
 
 All are drawn after `inference.symmetry.align_rotation`: the axes of every draw are turned to a common mean,
 so that the remaining spread is the posterior's and not the rotation's. The axes themselves are those in
-which the mean loadings are orthogonal, the strongest first; their signs are a convention. Features that the
-model measures in their standard deviations (``standardize=True``) stay in them: their units may differ.
+which the mean loadings are orthogonal in units of the noise, the strongest first; their signs are a
+convention. Features that the model measures in their standard deviations (``standardize=True``) stay in
+them: their units may differ.
 """
 
 from collections.abc import Sequence

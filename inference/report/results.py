@@ -249,7 +249,7 @@ def projection_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
     aligned = aligned_draws(tree, _MOST_DRAWS)
     blocks: list[Paragraph | Picture] = [Paragraph(_how_aligned(tree, aligned))]
     if num_latents > 2:  # cards show the shares of two
-        caption = "Share of the variance that each latent explains, the strongest first."
+        caption = "Share of the variance that each latent explains."
         alt = f"Scree picture of {num_latents} latents; the table of latents holds the numbers."
         blocks.append(Picture("scree", caption, alt, plot_scree(tree)))
     caption = "Loadings: features that move together along each latent; signs and order are a convention."
@@ -298,7 +298,8 @@ def _projected_rows(tree: xr.DataTree) -> list[Paragraph | Picture]:
 
 def _how_aligned(tree: xr.DataTree, aligned: xr.DataTree) -> str:
     if kind_of(tree) == "point":
-        axes = "its loadings are orthogonal" if loadings_of(tree) else "its axes are the principal ones"
+        orthogonal = "its loadings are orthogonal (in units of the noise, where it has one)"
+        axes = orthogonal if loadings_of(tree) else "its axes are the principal ones"
         return f"One point estimate, turned so that {axes}, the strongest first."
     text = "Axes of all draws are turned to a common mean before anything is averaged."
     if "rotation_rhat_after" in aligned.attrs:

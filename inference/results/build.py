@@ -1,6 +1,7 @@
 """The DataTree of a finished run: its groups and root attributes."""
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -215,6 +216,8 @@ def _attributes(request: FitRequest, fitted: Fitted) -> dict[str, Any]:
         "num_iterations": run.num_iterations,
         "chain_method": getattr(request.settings, "chain_method", "none"),
     }
+    if run.stop_reason.startswith("interrupted") and request.checkpoint is not None:
+        attrs["checkpoint"] = os.fspath(request.checkpoint)
     if (looks := getattr(run, "looks", None)) is not None:
         found = [{"draws": int(n), "passed": bool(p), "r_hat": float(r)} for n, p, r in looks]
         attrs |= {"look": len(found), "looks": json.dumps(found)}

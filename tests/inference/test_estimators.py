@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 from sklearn.base import clone
 from sklearn.datasets import load_wine
+from sklearn.metrics import r2_score
 from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -141,6 +142,42 @@ def test_a_search_finds_the_number_of_latents(table):
     assert search.best_params_["num_latents"] == 1 and search.best_score_ > -20
 
 
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        PPCAEstimator(),
+        pytest.param(SPPCARegressor(max_iter=20), marks=pytest.mark.slow),
+        pytest.param(PairedRegressor(max_iter=20), marks=pytest.mark.slow),
+        pytest.param(KernelPCAEstimator(), marks=pytest.mark.slow),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+@pytest.mark.filterwarnings("ignore:.*has not converged")
+def test_names_of_a_table_reach_the_tree(table, estimator):
+    """A column of whole numbers named like an id is neither left out nor counted: an array has no names."""
+    x = (10 * table[0]).assign(id=np.arange(40.0)).set_axis([f"row {n}" for n in range(40)], axis=0)
+    y = pd.DataFrame(10 * table[1], columns=["height", "width"])
+    tree = clone(estimator).fit(x, y).tree_
+    held = tree["observed_data"]
+    dims = {dim: list(held[dim].to_numpy()) for dim in held.coords}
+    assert dims.pop("observation") == list(x.index)
+    assert dims.pop(min(dims)) == [*"abcd", "id"]
+    assert list(dims.values()) == [["height", "width"]] * len(dims)
+    turned = inference.transform(tree, x[x.columns[::-1]])
+    np.testing.assert_array_equal(turned, inference.transform(tree, x))
+    of_array = clone(estimator).fit(x.to_numpy(), y.to_numpy()).tree_
+    np.testing.assert_array_equal(tree["trace"]["objective"], of_array["trace"]["objective"])
+
+
+@pytest.mark.filterwarnings("ignore:.*has not converged")
+def test_a_mistake_in_new_rows_is_told_by_its_names(table):
+    x = table[0].abs().round().set_axis([f"row {n}" for n in range(40)], axis=0)
+    estimator = EPCAEstimator(family="poisson", max_iter=5).fit(x)
+    x.loc["row 7", "b"] = -3.0
+    with pytest.raises(ValueError, match="row 'row 7', column 'b' is -3"):
+        estimator.transform(x)
+
+
 @pytest.mark.slow
 def test_outputs_are_predicted_in_the_shape_that_they_came_in(table):
     x, y = table
@@ -150,6 +187,60 @@ def test_outputs_are_predicted_in_the_shape_that_they_came_in(table):
     one = clone(both).fit(x, with_gaps)
     hidden = np.isnan(with_gaps)
     assert one.predict(x).shape == (40,) and one.score(x[hidden], y[hidden, 0]) > 0.9
+
+
+@pytest.mark.filterwarnings("ignore:.*has not converged")
+def test_outputs_are_scored_where_they_are_known(table):
+    x, y = table
+    regressor = SPPCARegressor(max_iter=20).fit(x, y)
+    with_gaps = y.copy()
+    with_gaps[::2, 0] = np.nan
+    predicted = regressor.predict(x)
+    each = [r2_score(y[1::2, 0], predicted[1::2, 0]), r2_score(y[:, 1], predicted[:, 1])]
+    assert regressor.score(x, with_gaps) == pytest.approx(np.mean(each), rel=1e-12)
+    weight = np.r_[np.ones(20), np.zeros(20)]
+    assert regressor.score(x, with_gaps, sample_weight=weight) == pytest.approx(
+        regressor.score(x[:20], with_gaps[:20]), rel=1e-12
+    )
+    with_gaps[1:, 0] = np.nan
+    with pytest.raises(ValueError, match="two labelled rows or more; y has 0 in column 0: score rows whose"):
+        regressor.score(x, with_gaps)
+
+
+@pytest.mark.filterwarnings("ignore:.*has not converged")
+@pytest.mark.parametrize(
+    ("names", "as_given"),
+    [
+        (["down", "up"], list),
+        (["down", "up"], lambda labels: np.array(labels, dtype=object)),
+        pytest.param(
+            ["down", "up"], lambda labels: pd.Series(labels, dtype="string"), marks=pytest.mark.slow
+        ),
+        pytest.param(["down", "up"], pd.Categorical, marks=pytest.mark.slow),
+        pytest.param([0, 1], lambda labels: pd.Series(labels, dtype="Int64"), marks=pytest.mark.slow),
+        pytest.param([0.0, 1.0], lambda labels: np.array(labels, dtype=float), marks=pytest.mark.slow),
+    ],
+    ids=["list", "array", "string", "categorical", "whole", "real"],
+)
+def test_rows_without_a_label_are_unlabelled(table, names, as_given):
+    """The probabilities are those of `inference.fit` to the same labels; accuracy is of labelled rows."""
+    x, y = table
+    known = np.arange(40) % 2 == 0
+    of_rows = [names[int(up)] if has else None for up, has in zip(y[:, 0] > 0, known, strict=True)]
+    labels = as_given(of_rows)
+    classifier = SPPCAClassifier(num_latents=1, label_coding="reduced", max_iter=20).fit(x, labels)
+    assert list(classifier.classes_) == names
+    as_words = [None if label is None else str(label) for label in of_rows]
+    model = zoo.SPPCA(num_latents=1, label_coding="reduced")
+    tree = inference.fit(model, x, as_words, max_iterations=20, progress=False)
+    shares = inference.predict(tree, x, what="classes")
+    np.testing.assert_allclose(classifier.predict_proba(x), shares, rtol=1e-12)
+    right = classifier.predict(x)[known] == np.array(of_rows)[known]
+    assert classifier.score(x, labels) == pytest.approx(right.mean())
+    with pytest.raises(ValueError, match="every label of y is missing"):
+        classifier.score(x, [None] * 40)
+    with pytest.raises(ValueError, match="more than one class; every label is missing"):
+        classifier.fit(x, [None] * 40)
 
 
 def test_labels_are_predicted_as_they_were_given(table):

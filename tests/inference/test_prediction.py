@@ -109,6 +109,20 @@ def test_scores_from_draws_do_not_depend_on_how_latents_are_turned():
     np.testing.assert_allclose(three["covariance"], one["covariance"], atol=1e-9)
 
 
+def test_a_column_that_new_rows_lack_is_given_as_empty_cells():
+    """As the message advises; its cells are then predicted."""
+    x = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 1)) * [1, 2, 3], columns=list("abc"))
+    tree = inference.fit(zoo.PPCA(num_latents=1), x + np.eye(30)[:, :3])
+    with pytest.raises(ValueError, match="lack the columns b of the fit; .* a column of empty cells for it"):
+        inference.predict(tree, x.drop(columns="b"))
+    with pytest.raises(ValueError, match="a column of empty cells for each"):
+        inference.predict(tree, x[["a"]])
+    assert np.isfinite(inference.predict(tree, x.assign(b=np.nan))).all()
+    of_whole_rows = inference.fit(zoo.KernelPCA(num_latents=1, kernel="rbf", noise_variance=0.1), x)
+    with pytest.raises(ValueError, match="they have a, c: add it, or fit without it"):
+        inference.transform(of_whole_rows, x.drop(columns="b"))
+
+
 def test_new_columns_are_matched_by_name_or_refused(vb_tree, two_clusters):
     swapped = two_clusters[["width", "length"]]
     np.testing.assert_array_equal(

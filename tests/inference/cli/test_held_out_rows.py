@@ -27,6 +27,35 @@ def test_no_row_is_both_fitted_and_scored(tmp_path, monkeypatch, capsys):
         np.testing.assert_allclose(np.sort(every, axis=0), np.sort(table.to_numpy(), axis=0))
 
 
+def test_what_a_fit_warns_of_is_told_once_a_model(tmp_path, capsys):
+    """One noise variance for columns of all sizes; with --standardize the same rows have a higher density."""
+    x = np.random.default_rng(0).normal(size=(60, 1)) + np.random.default_rng(1).normal(size=(60, 3))
+    pd.DataFrame(x * [1.0, 1000.0, 1e6], columns=["a", "b", "c"]).to_csv(tmp_path / "t.csv", index=False)
+    call = ["compare", str(tmp_path / "t.csv"), "--models", "ppca", "mixture"]
+    call += ["--methods", "em", "closed_form"]
+    assert main(call) == 0
+    told = capsys.readouterr().out
+    lines = " ".join(told.split())
+    assert lines.count("warning ppca: the columns of x have very different scales, a (sd ") == 1
+    assert lines.index("extra MiB: memory") < lines.index("warning ppca") and "give --standardize" in lines
+    assert "mixture: the columns" not in lines
+    assert main([*call, "--standardize"]) == 0
+    better = capsys.readouterr().out
+    assert "very different scales" not in better
+    scores = [
+        [float(line.split()[2]) for line in text.splitlines() if line.startswith("ppca")]
+        for text in (told, better)
+    ]
+    assert len(scores[0]) == 2 and min(scores[1]) > max(scores[0]) + 5
+    mixtures = [
+        next(line.split()[2] for line in text.splitlines() if line[:7] == "mixture")
+        for text in (told, better)
+    ]
+    assert mixtures[0] == mixtures[1]
+    assert main([*call[:3], "lda", "--standardize"]) == 2
+    assert "none of these models has a field standardize" in capsys.readouterr().err
+
+
 def news(path, num_rows=20):
     """A table of texts, each with a word of its own, beside the section that they are from."""
     texts = [

@@ -1,5 +1,6 @@
 """The number of latents by bound, ARD and held-out density."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -67,6 +68,51 @@ def test_the_largest_candidate_is_not_called_the_optimum():
     assert not model_size.larger_untried("num_latents", (3,), (1, 2, 3), 3)
     x = _rows(60, 6, 2)
     assert "num_latents above 2" in inference.choose_num_latents(x, [1, 2], folds=2).attrs["note"]
+
+
+def test_units_are_told_once_by_name_and_a_field_mends_them():
+    """Two latents in columns of units a thousandfold apart, a cell missing: folds differ in deviations."""
+    x = pd.DataFrame(_rows(60, 5, 2), columns=list("abcde")) * [1.0, 1e3, 1e6, 50.0, 50.0]
+    x.iloc[0, 0] = np.nan
+    with pytest.warns(UserWarning) as caught:
+        inference.choose_num_latents(x, [1, 2, 3], folds=2)
+    told = [str(warning.message) for warning in caught]
+    scales = [message for message in told if "very different scales" in message]
+    assert len(scales) == 1 and len(set(told)) == len(told)
+    assert re.search(r"scales, a \(sd .* to c \(sd ", scales[0])
+    assert {warning.filename for warning in caught} == {__file__}
+    table = inference.choose_num_latents(x, [1, 2, 3], folds=2, fields={"standardize": True})
+    assert table.attrs["by_heldout"] == 2
+
+
+def test_a_larger_size_that_scores_alike_is_not_chosen(monkeypatch):
+    """By hand: two latents fall short of three by less than the error of that, as in `zoo sweep`."""
+    scores = pd.DataFrame(
+        {
+            "heldout": [-3.0, -2.0001, -2.0],
+            "difference": [-1.0, -1e-4, 0.0],
+            "difference_error": [0.1, 1e-3, 0.0],
+        },
+        index=[1, 2, 3],
+    ).assign(standard_error=0.1, bic=0.0)
+    monkeypatch.setattr(model_size, "_in_closed_form", lambda *given: scores)
+    table = inference.choose_num_latents(_rows(60, 6, 2), [1, 2, 3])
+    assert table.attrs["by_heldout"] == recommended(scores)[1] == 2
+    assert table.attrs["note"].endswith("held-out density: 2")
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"standardize": True}, TypeError, "a field of the model: give fields={'standardize': ...}"),
+        ({"speed": 1}, TypeError, "has no option 'speed'"),
+        ({"fields": {"noise": "diagonal"}}, ValueError, "noise is chosen here: leave it out of fields"),
+    ],
+)
+def test_what_is_no_option_is_refused_before_any_fit(given, error, message, monkeypatch):
+    monkeypatch.setattr(model_size, "log_densities", None)
+    with pytest.raises(error, match=re.escape(message)):
+        inference.choose_num_latents(_rows(20, 4, 1), [1], **given)
 
 
 @pytest.mark.parametrize(

@@ -31,11 +31,13 @@ import pytest
 import zoo
 from inference import fit
 from inference.algorithm import FitRequest
+from inference.cli.printing import as_options
 from inference.driver import checkpoint as module
 from inference.driver import host
 from inference.driver.checkpoint import FORMAT, LENGTHS, Checkpoint, Layout, _in_order, fingerprint, slots_of
 from inference.driver.progress import History, layout_of_ascent, new_progress, stored
 from inference.fitting.in_memory import LIMITS, aspects_of
+from inference.fitting.verdict import convergence_judgements
 from inference.methods import method_of
 from inference.methods.mixture import collapsed_gibbs
 from inference.methods.pcp.vb_posterior import SLOT_AXES, PCPVBState, shrink
@@ -43,7 +45,7 @@ from inference.numerics import atomic_files
 from inference.numerics.atomic_files import held_alone
 from inference.settings import More
 from tests.support.fit_requests import request_of
-from tests.support.interruptions import same
+from tests.support.interruptions import cut_short, same
 from tests.support.processes import LIMIT, started
 from tests.support.relation_cases import CASES
 from zoo.fields import names_of
@@ -797,6 +799,21 @@ def test_a_lock_on_a_full_disk_names_nobody_and_holds(tmp_path, monkeypatch):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.filterwarnings("ignore:.*has not converged")
+def test_a_checkpoint_is_advised_of_where_there_is_one(two_clusters, tmp_path, monkeypatch, kept):
+    cut_short(monkeypatch, 2)
+    call = GIBBS | {"num_samples": 60, "checkpoint": tmp_path / "run.ckpt" if kept else None}
+    tree = fit(zoo.Mixture(num_components=2), two_clusters, **call)
+    run, *_ = convergence_judgements(tree)
+    resumed = f" (the same call with checkpoint='{tmp_path / 'run.ckpt'}' resumes where it stopped)"
+    assert run.advice == f"run it to completion{resumed if kept else ''}"
+    shown = as_options(run.advice)
+    assert (
+        f"with --checkpoint {tmp_path / 'run.ckpt'} resumes" in shown
+    ) == kept and "checkpoint=" not in shown
 
 
 # Signals
