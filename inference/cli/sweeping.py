@@ -16,7 +16,7 @@ from inference.cli.printing import as_options, collected_warnings, print_line, p
 from inference.cli.selection import data_of, in_words, settle_parts
 from inference.cli.settings import resolve
 from inference.diagnostics.comparison import EVIDENCE, evidence_in_words, read_off_in_words
-from inference.diagnostics.model_size import FEW_DRAWS, cross_validate, near_best, read_rows, recommended
+from inference.diagnostics.model_size import FEW_DRAWS, cross_validate, read_rows, recommended
 from inference.methods import method_of
 from inference.numerics.atomic_files import replacing
 from inference.program_cache import compile_cache
@@ -93,7 +93,7 @@ def sweep(options: SimpleNamespace) -> int:
     )
     print(f"recommended: {swept} = {smallest}, {why}")
     chosen = dict(_pairs(sizes, smallest))
-    if larger := _larger(options, some, data, near_best(table)):
+    if larger := _larger(options, some, data, str(smallest)):
         tried = " and ".join(f"{field} above {max(sizes[field])}" for field in larger)
         print(f"warning    {tried} was not tried, and may be better; go on with")
         on = {field: ",".join(map(str, tried)) for field, tried in sizes.items()} | larger
@@ -111,12 +111,10 @@ def _pairs(sizes: Mapping[str, Any], label: str) -> list[tuple[str, str]]:
     return list(zip(sizes, str(label).split(" x "), strict=True))
 
 
-def _larger(
-    options: SimpleNamespace, model: Model, data: Sequence[Any], near: Sequence[Any]
-) -> dict[str, str]:
-    """Larger sizes to try, by field: twice the largest one tried, if that is near the best and data allow."""
-    found, near = {}, [dict(_pairs(options.sizes, label)) for label in near]
-    edges = [field for field, tried in options.sizes.items() if str(max(tried)) in {p[field] for p in near}]
+def _larger(options: SimpleNamespace, model: Model, data: Sequence[Any], chosen: str) -> dict[str, str]:
+    """Larger sizes to try, by field: twice the largest one tried, if that is chosen and the data allow it."""
+    found, of_field = {}, dict(_pairs(options.sizes, chosen))
+    edges = [field for field, tried in options.sizes.items() if str(max(tried)) == of_field[field]]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         sized, rows = read_rows(model, tuple(data), options.families, options.levels, options.id)

@@ -227,26 +227,10 @@ def recommended(table: pd.DataFrame) -> tuple[Any, Any]:
     Raises:
         ValueError: no model has a finite score.
     """
-    smallest, *_ = near_best(table)
-    return table["heldout"].where(np.isfinite(table["heldout"])).idxmax(), smallest
-
-
-def near_best(table: pd.DataFrame) -> list[Any]:
-    """The models of a cross-validation that are as good as the best within one standard error.
-
-    Args:
-        table: of `cross_validate`.
-
-    Returns:
-        Their names, in the order of the table.
-
-    Raises:
-        ValueError: no model has a finite score.
-    """
     finite = table[np.isfinite(table["heldout"])]
     if not len(finite):
         raise ValueError("no model gives the held-out rows a finite density")
-    return list(finite.index[finite["difference"] >= -finite["difference_error"]])
+    return finite["heldout"].idxmax(), finite.index[finite["difference"] >= -finite["difference_error"]][0]
 
 
 def larger_untried(
