@@ -165,10 +165,9 @@ def _latents(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataF
         for place, (explained, total) in enumerate(zip(by_view, totals, strict=True)):
             table[f"share_{place}"] = (explained / total[:, None]).mean(0)
     table["name"] = _names(views, len(table), kind)
+    cells = views[0].name if len(views) < len(model.data) else "the cells"  # inputs of a kernel have none
     of = (
-        "the variance of the cells; the rest is noise"
-        if all(linear)
-        else "the variance of natural parameters"
+        f"the variance of {cells}; the rest is noise" if all(linear) else "the variance of natural parameters"
     )
     note = f"share of {of}; {kind_in_words(aligned)}"
     if _has_point_latents(aligned):

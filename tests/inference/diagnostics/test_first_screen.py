@@ -78,6 +78,15 @@ def test_draws_of_kernel_latents_have_a_screen_of_their_own_scores(kernel_draws)
     assert f"row numbers: {found['low']}," in summary_text(kernel_draws, details=True)
 
 
+def test_latents_under_a_kernel_explain_the_outputs_alone():
+    """Inputs have no cells there: "100 % of the variance of the cells" was said of the outputs."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20, 3))
+    model = zoo.SPPCA(num_latents=1, kernel="rbf", noise_variance_x=0.1)
+    tree = inference.fit(model, x, x[:, :2] + rng.normal(size=(20, 2)), max_iterations=20, tolerance=1e-2)
+    assert " % of the variance of y" in summary_text(tree)
+
+
 def test_what_needs_loadings_or_a_density_is_refused_of_kernels(kernel_draws):
     with pytest.raises(ValueError, match="KernelPCA has no density of rows"):
         leave_one_out(kernel_draws)

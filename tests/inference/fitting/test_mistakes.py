@@ -733,7 +733,7 @@ def test_a_planted_message_without_its_remedy_fails(planned, monkeypatch):
     from zoo import checks
 
     mistake = MISTAKES[0]
-    monkeypatch.setattr(checks, "_labels_of", lambda array: None)
+    monkeypatch.setattr(checks, "kept_labels", lambda array: None)
     assert mistake.culprit not in message_of(mistake)
     monkeypatch.undo()
     monkeypatch.setattr(checks, "without_columns", lambda *_: "")
