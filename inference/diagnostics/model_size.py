@@ -88,14 +88,16 @@ FEW_DRAWS = 100  # from q, over which densities of held-out rows are averaged th
 @contextmanager
 def _distinct_warnings() -> Iterator[None]:
     """Warnings of many fits to parts of the same rows, each once: numbers with a point do not count."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        yield
-    told = {}
-    for warning in caught:
-        told.setdefault((warning.category, _MEASURED.sub("", str(warning.message))), str(warning.message))
-    for (category, _), message in told.items():
-        warn(message, category)
+    told: dict[tuple[type[Warning], str], str] = {}
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            yield
+    finally:  # of a call that fails too
+        for warning in caught:
+            told.setdefault((warning.category, _MEASURED.sub("", str(warning.message))), str(warning.message))
+        for (category, _), message in told.items():
+            warn(message, category)
 
 
 @_distinct_warnings()

@@ -1,6 +1,7 @@
 """The number of latents by bound, ARD and held-out density."""
 
 import re
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -158,3 +159,12 @@ def test_errors_of_a_cross_validation_are_those_of_its_rows(monkeypatch):
     np.testing.assert_allclose(table["standard_error"], [error, 2 * error], rtol=1e-12)
     np.testing.assert_allclose(table["difference"], [-x[:, 0].mean(), 0.0], rtol=1e-12)
     np.testing.assert_allclose(table["difference_error"], [error, 0.0], rtol=1e-12)
+
+
+def test_a_call_that_fails_tells_what_its_fits_warned_of():
+    with pytest.warns(UserWarning, match="columns differ 1.5 times") as told, pytest.raises(ValueError):  # noqa: PT011
+        with model_size._distinct_warnings():
+            for ratio in (1.5, 2.5):
+                warnings.warn(f"columns differ {ratio} times", stacklevel=1)
+            raise ValueError
+    assert len(told) == 1
