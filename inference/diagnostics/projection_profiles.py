@@ -253,7 +253,7 @@ def _columns(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataF
             columns = names_along(aligned, dim, explained.shape[1], "feature")
         else:
             columns = view.columns
-        share = np.divide(explained, total, where=total > 0, out=np.zeros_like(total))
+        share = np.divide(explained, total, where=total != 0, out=np.zeros_like(total))  # NaN stays
         found = intervals(share, kind, asked.probability)
         for d, column in enumerate(columns):
             cells = {"explained": found["mean"][d], "lb": found["lb"][d], "ub": found["ub"][d]}
@@ -264,8 +264,8 @@ def _columns(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataF
     note = f"share of the variance of a column's cells that the latents explain; {kind_in_words(aligned)}"
     if _has_point_latents(aligned):
         note += f"; {_OF_POINTS}"
-    if table["explained"].isna().any():
-        note += "; columns of classes have no variance"
+    if any(family.has_classes for family in model_of(aligned).part_families if family is not None):
+        note += "; of classes the variance of their indicators (Goodman and Kruskal's tau)"
     table.attrs |= {"title": "How well each column is explained", "note": note}
     return table
 

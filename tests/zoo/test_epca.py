@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import integrate, linalg, stats
+from scipy.special import softmax
 
 import inference
 import zoo
 from inference.precision import in_precision
 from tests.support.log_joint import log_joint
-from zoo.answers import start_of
+from zoo.answers import answer_of, start_of
 from zoo.exponential_family import Bernoulli, Categorical, Gaussian, Ordinal
 
 ROWS, FEATURES = 7, 4
@@ -260,6 +261,22 @@ def test_a_column_in_thousands_beside_counts_and_words_is_explained_in_any_unit(
         found.append(inference.transform(tree, rows).to_numpy()[:, 0])
     assert abs(np.corrcoef(found[0], size)[0, 1]) > 0.97
     np.testing.assert_allclose(found[0], found[1], rtol=1e-4, atol=1e-6)
+
+
+def test_the_explained_share_of_a_column_of_classes_is_that_of_its_indicators():
+    """By latents that are known, over the classes' shares; a column that no latent moves has none."""
+    rng = np.random.default_rng(0)
+    model = zoo.EPCA((Categorical(3), Gaussian(), Categorical(3)), num_latents=1, num_features=3)
+    loadings = np.array([[2.0], [-3.0], [0.5], [0.0], [0.0]])
+    values = {"loadings": loadings, "loc": rng.normal(size=5), "latents": rng.normal(size=(50, 1))}
+    ((explained, left),) = answer_of(model, "view_variances", jax.tree.map(jnp.asarray, values)).values()
+    theta = values["latents"] @ loadings.T + values["loc"]
+    shares = softmax(np.column_stack([np.zeros(50), theta[:, :2]]), axis=1)
+    wanted = shares.var(0).sum(), (shares * (1 - shares)).mean(0).sum()
+    np.testing.assert_allclose([explained[0], left[0]], wanted, rtol=1e-5)
+    np.testing.assert_allclose([explained[1], left[1]], [theta[:, 2].var(), 1.0], rtol=1e-5)
+    np.testing.assert_allclose(explained[2], 0.0, atol=1e-6)
+    assert left[2] > 0.1
 
 
 @pytest.mark.filterwarnings("ignore")

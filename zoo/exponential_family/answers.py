@@ -7,6 +7,7 @@ Latents of new rows are integrated out by Laplace's approximation or by quadratu
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, override
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -15,7 +16,12 @@ from jax import Array
 from zoo.answers import Answers
 from zoo.coordinates.of_models import noise_factors
 from zoo.exponential_family import joint_prior
-from zoo.exponential_family.cells import standard_normals, starting_sizes, starting_view_parameters
+from zoo.exponential_family.cells import (
+    FamilyCells,
+    standard_normals,
+    starting_sizes,
+    starting_view_parameters,
+)
 from zoo.exponential_family.expectations import (
     SPREAD_NODES,
     Nodes,
@@ -171,20 +177,18 @@ class ProjectionAnswers(Answers):
 
     @override
     def view_variances(self, model: "Projection", values: Values) -> dict[str, tuple[Array, Array]]:
-        """Variance of the cells' means over the rows, and mean of their variances; NaN for classes."""
+        """Variance of the cells' means over the rows, and mean of their variances.
+
+        Those of a column of classes are of its indicators, whose share is Goodman and Kruskal's tau (1954,
+        "Measures of association for cross classifications", section 9).
+        """
         found = {}
-        for v, (family, suffix) in enumerate(
-            zip(model.part_families, model.roles.loadings.values(), strict=True)
-        ):
-            means, variances = self._table(model, v, values).mean_and_variance()
-            total = jnp.var(means, axis=0) + jnp.mean(variances, axis=0)
+        for v, suffix in enumerate(model.roles.loadings.values()):
             by_latents = {name: own for name, own in values.items() if name != f"natural_params{suffix}"}
-            explained = jnp.var(self._table(model, v, by_latents).mean_and_variance()[0], axis=0)
-            groups = family.column_groups(means.shape[1])
-            named = [own for group, own in groups if group.has_classes]  # classes have no variance
-            classes = np.concatenate([np.zeros(0, int), *named])
-            pair = explained, jnp.maximum(total - explained, 0.0)
-            found[suffix] = tuple(part.at[classes].set(jnp.nan) for part in pair)
+            means, variances = _indicated(self._table(model, v, values))
+            total = jnp.sum(jnp.var(means, axis=0) + jnp.mean(variances, axis=0), axis=-1)
+            explained = jnp.sum(jnp.var(_indicated(self._table(model, v, by_latents))[0], axis=0), axis=-1)
+            found[suffix] = explained, jnp.maximum(total - explained, 0.0)
         return found
 
     def _modes(self, model: "Projection", values: Values, data: tuple[Array, ...]) -> RowMode:
@@ -285,6 +289,21 @@ class ProjectionAnswers(Answers):
         num_columns = sum(table.shape[1] for table in data) * (1 if spread is None else SPREAD_NODES)
         log_joint = self._log_joint(model, values, data, spread)
         return over_latents(log_joint, average, rows, modes, num_columns, steep=model.has_steep_cells)
+
+
+def _indicated(cells: FamilyCells) -> tuple[Array, Array]:
+    """Means and variances of cells, of classes those of their indicators; shape (rows, columns, classes)."""
+    mean, variance = (part[..., None] for part in cells.mean_and_variance())
+    one = jnp.ones(1)
+    shares = jax.vmap(lambda row: cells.family.expected_class_probs(row[None], one))(cells.theta)
+    if shares is None:
+        return mean, variance
+    is_class = jnp.any(shares > 0, axis=-1, keepdims=True)
+    first = jnp.arange(shares.shape[-1]) == 0
+    return (
+        jnp.where(is_class, shares, mean * first),
+        jnp.where(is_class, shares * (1.0 - shares), variance * first),
+    )
 
 
 def _place(model: "Projection", what: str | None) -> int:
