@@ -11,8 +11,9 @@ draw to draw. Two remedies:
   axes are close in strength: no draw can swap two of them.
 * ``identify``: every draw is turned separately to :math:`W_s V` with
   :math:`\Phi_s^{-1/2} W_s = U D V^T`, :math:`\Phi_s` the noise variances of the columns that the draw has (1
-  where there are none): :math:`W^T \Phi^{-1} W` is diagonal and descending, the axes of the closed form of
-  SPPCA (Yu 2006, theorem 7.3.1) and of factor analysis. With one noise variance for all columns these are
+  where there are none), or the covariances of its views: :math:`W^T \Phi^{-1} W` is diagonal and descending,
+  the axes of the closed form of SPPCA (Yu 2006, theorem 7.3.1), of factor analysis, and the canonical pairs
+  of Bach and Jordan (2005). With one noise variance for all columns these are
   orthogonal loadings, longest first. Each draw then has a meaning by itself, but two axes of nearly equal
   strength swap or mix.
 
@@ -33,6 +34,7 @@ from inference.convergence.identifiable import draws_of, in_standard_units, kind
 from inference.convergence.r_hat import largest_psrf
 from inference.results.files import check_tree, model_of
 from inference.results.groups import loadings_of, thinned, thinning, with_groups
+from zoo.coordinates.of_models import noise_factors
 
 _MAX_ROUNDS = 500
 _TOLERANCE = 1e-12
@@ -74,7 +76,7 @@ def aligned_draws(tree: xr.DataTree, most: int) -> xr.DataTree:
 def identify(tree: xr.DataTree) -> xr.DataTree:
     """The same fit with every draw in its canonical orientation: orthogonal loadings, strongest first.
 
-    Orthogonality and strength are in units of the noise, where the draws have noise variances.
+    Orthogonality and strength are in units of the noise, where the draws have noise variances or covariances.
 
     Args:
         tree: as for ``align_rotation``.
@@ -93,7 +95,7 @@ def _loadings(tree: xr.DataTree) -> tuple[np.ndarray, np.ndarray, list[np.ndarra
     """All loadings, stacked (chain, draw, features, latent), and which latents may be turned together.
 
     Between them the standard deviation of each feature's noise, (chain, draw, features, 1), where the draws
-    have it, else 1.
+    have it, else 1; of correlated noise a root of its covariance, (chain, draw, features, features).
     """
     posterior = draws_of(tree)
     if "rotation" not in symmetries_of(tree):
@@ -110,7 +112,8 @@ def _loadings(tree: xr.DataTree) -> tuple[np.ndarray, np.ndarray, list[np.ndarra
         )
     values = {suffix: variable.values for suffix, variable in turning.items()}
     views = list(in_standard_units(model_of(tree), values).values())  # in which they turn
-    scales = [_noise_scale(posterior, suffix, value) for suffix, value in values.items()]
+    factors = noise_factors(model_of(tree))
+    scales = [_noise_scale(posterior, s, value, factors.get(s, 1.0)) for s, value in values.items()]
     if kind_of(tree) != "sampling":
         views, scales = (  # one q has one orientation: that of its mean
             [part.mean((0, 1), keepdims=True) for part in parts] for parts in (views, scales)
@@ -118,16 +121,38 @@ def _loadings(tree: xr.DataTree) -> tuple[np.ndarray, np.ndarray, list[np.ndarra
     zeros = np.stack([(view == 0).all((0, 1, 2)) for view in views])  # views x latents
     patterns, block_of = np.unique(zeros, axis=1, return_inverse=True)
     blocks = [np.flatnonzero(block_of.ravel() == b) for b in range(patterns.shape[1])]
-    return np.concatenate(views, axis=2), np.concatenate(scales, axis=2), blocks
+    return np.concatenate(views, axis=2), _stacked(scales), blocks
 
 
-def _noise_scale(posterior: xr.Dataset, suffix: str | None, view: np.ndarray) -> np.ndarray:
-    """Standard deviation of the noise of a view's features, (chain, draw, features, 1); 1 without any."""
+def _noise_scale(
+    posterior: xr.Dataset, suffix: str | None, view: np.ndarray, factors: np.ndarray | float
+) -> np.ndarray:
+    """Standard deviation of the noise of a view's features, or a root of its covariance; 1 without any."""
+    precision = None if suffix is None else posterior.get(f"specific_precision{suffix}")
+    if precision is not None:
+        root = np.linalg.cholesky(precision.transpose("chain", "draw", ...).values)
+        return np.linalg.inv(np.swapaxes(root, -1, -2)) / np.reshape(np.sqrt(factors), (-1, 1))
     noise = None if suffix is None else posterior.get(f"noise_variance{suffix}")
     if noise is None:
         return np.ones((*view.shape[:3], 1))
     variance = noise.transpose("chain", "draw", ...).values.reshape(*view.shape[:2], -1, 1)
     return np.sqrt(np.broadcast_to(variance, (*view.shape[:3], 1)))
+
+
+def _stacked(scales: list[np.ndarray]) -> np.ndarray:
+    """Scales of the noise of all views, block by block where one is a matrix."""
+    if all(scale.shape[-1] == 1 for scale in scales):
+        return np.concatenate(scales, axis=2)
+    ends = np.cumsum([scale.shape[2] for scale in scales])
+    whole = np.zeros((*scales[0].shape[:2], ends[-1], ends[-1]))
+    for end, scale in zip(ends, scales, strict=True):
+        block = slice(end - scale.shape[2], end)
+        whole[..., block, block] = scale
+    return whole
+
+
+def _in_units_of_noise(w: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    return w / scale if scale.shape[-1] == 1 else np.linalg.solve(scale, w)
 
 
 def _turning(tree: xr.DataTree) -> dict[str | None, xr.DataArray]:
@@ -139,7 +164,7 @@ def _turning(tree: xr.DataTree) -> dict[str | None, xr.DataArray]:
 
 def _to_common_mean(w: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """`_procrustes` of loadings in units of each feature's noise, its mean over the draws, one for all."""
-    return _procrustes(w / scale.mean((0, 1), keepdims=True))
+    return _procrustes(_in_units_of_noise(w, scale.mean((0, 1), keepdims=True)))
 
 
 def _procrustes(w: np.ndarray) -> np.ndarray:
@@ -155,10 +180,11 @@ def _procrustes(w: np.ndarray) -> np.ndarray:
     return rotations @ _canonical(mean[None, None])[0, 0]
 
 
-def _canonical(w: np.ndarray, scale: np.ndarray | float = 1.0) -> np.ndarray:
+def _canonical(w: np.ndarray, scale: np.ndarray | None = None) -> np.ndarray:
     """V of w / scale = U D V', columns signed by one rule for all draws; (chain, draw, latent, latent)."""
     # eigenvectors of W'W instead of the SVD: full even with fewer features than latents
-    _, v = np.linalg.eigh(np.swapaxes(w / scale, -1, -2) @ (w / scale))
+    own = w if scale is None else _in_units_of_noise(w, scale)
+    _, v = np.linalg.eigh(np.swapaxes(own, -1, -2) @ own)
     v = v[..., ::-1]
     turned = w @ v
     judge = np.sqrt((turned**2).mean((0, 1))).argmax(0)  # per column, the feature that decides its sign

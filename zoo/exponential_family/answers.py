@@ -291,13 +291,13 @@ class ProjectionAnswers(Answers):
         return over_latents(log_joint, average, rows, modes, num_columns, steep=model.has_steep_cells)
 
 
-def _indicated(cells: FamilyCells) -> tuple[Array, Array]:
+def _indicated(cells: Any) -> tuple[Array, Array]:
     """Means and variances of cells, of classes those of their indicators; shape (rows, columns, classes)."""
     mean, variance = (part[..., None] for part in cells.mean_and_variance())
+    if not (isinstance(cells, FamilyCells) and cells.family.has_classes):
+        return mean, variance
     one = jnp.ones(1)
     shares = jax.vmap(lambda row: cells.family.expected_class_probs(row[None], one))(cells.theta)
-    if shares is None:
-        return mean, variance
     is_class = jnp.any(shares > 0, axis=-1, keepdims=True)
     first = jnp.arange(shares.shape[-1]) == 0
     return (
