@@ -74,7 +74,9 @@ def transform(
 ) -> _Scores | xr.Dataset | Path:
     """Posterior mean scores of new rows: a mixture's shares in its components, a projection's latents.
 
-    From VB they are those of q, from MAP those of the joint maximum. From draws they are averaged over draws
+    From VB they are those of q (of `zoo.EPCA` and `zoo.Paired` given the means of the loadings under q: the
+    latents of the fitted rows, which tables have, know the loadings' spread, and are nearer to zero), from
+    MAP those of the joint maximum. From draws they are averaged over draws
     that were first brought to one labelling or orientation; of cells that are not Gaussian each draw's are a
     mean to the order after Laplace's (`zoo.exponential_family.natural_params.row_means`). Of cells recorded
     in steps 400 draws are averaged, spread evenly over the chains, for each takes many passes. Latents have
