@@ -35,7 +35,14 @@ from inference.numerics.compiled import compiled, for_work
 from inference.numerics.weighted_rows import beside_others, bucket, power_of_two, shares_shapes
 from inference.precision import check_count_sizes, check_scales, double_precision
 from inference.results.files import Labels, model_of
-from inference.results.groups import ROW_DIMS, flat_draws, group_of, labels_along, restored_data
+from inference.results.groups import (
+    ROW_DIMS,
+    flat_draws,
+    group_of,
+    labels_along,
+    observed_tables,
+    restored_data,
+)
 from inference.symmetry import align_rotation, relabel
 from inference.symmetry.rotation import orientation
 from zoo.answers import answer_of, completion_of, completions_of
@@ -50,6 +57,10 @@ from zoo.sparse import SparseCounts
 _Scores = Annotated[xr.DataArray, Shape("num_observations num_scores")]
 _Predictions = Annotated[xr.DataArray, Shape("num_observations *columns", "Shaped")]
 _PerRow = Annotated[xr.DataArray, Shape("num_observations")]
+_OUTSIDE = 0.01  # of the fitted cells of a column, on each side, that are not counted as usual
+_FEWEST_FITTED, _FEWEST_NEW = 20, 10  # cells of a column, to judge whether new ones are like the fitted ones
+_FEWEST_VALUES = 10  # changes between sorted cells; a column of fewer holds levels or codes
+_FEW_WITHIN = 0.1
 
 
 @double_precision
@@ -63,7 +74,9 @@ def transform(
 ) -> _Scores | xr.Dataset | Path:
     """Posterior mean scores of new rows: a mixture's shares in its components, a projection's latents.
 
-    From VB they are those of q, from MAP those of the joint maximum. From draws they are averaged over draws
+    From VB they are those of q (of `zoo.EPCA` and `zoo.Paired` given the means of the loadings under q: the
+    latents of the fitted rows, which tables have, know the loadings' spread, and are nearer to zero), from
+    MAP those of the joint maximum. From draws they are averaged over draws
     that were first brought to one labelling or orientation; of cells that are not Gaussian each draw's are a
     mean to the order after Laplace's (`zoo.exponential_family.natural_params.row_means`). Of cells recorded
     in steps 400 draws are averaged, spread evenly over the chains, for each takes many passes. Latents have
@@ -391,7 +404,51 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
         return _checked(model, tuple(matching_words(part, labels_along(tree, dims[0])) for part in given))
     gaps = [takes_missing(model), *(bool(table.missing) for table in model.tables[1:])]
     parts = zip(given, dims, gaps, strict=False)
-    return _checked(model, tuple(matching_columns(x, labels_along(tree, dim), gap) for x, dim, gap in parts))
+    found = _checked(model, tuple(matching_columns(x, labels_along(tree, dim), gap) for x, dim, gap in parts))
+    _warn_of_other_units(tree, dict(zip(model.data_names, found[1], strict=False)))
+    return found
+
+
+def _warn_of_other_units(tree: xr.DataTree, arrays: Mapping[str, Any]) -> None:
+    """Warn of columns where fewer than one new cell in ten lies where nearly all fitted ones do.
+
+    Rows of the fitted population are so, in a column, in at most 4 of 10 million tables: where 20 rows were
+    fitted and 10 are new, all new ones lie outside the fitted ones with probability 11 / C(30, 10).
+    """
+    told, known = [], tree.fit.kept(_bounds_of_columns)
+    for name in [name for name, x in arrays.items() if name in known and isinstance(x, jax.Array)]:
+        x, bounds = np.asarray(arrays[name]), known[name]
+        seen, (low, high) = (~np.isnan(x)).sum(axis=0), bounds.to_numpy().T
+        within = ((x >= low) & (x <= high)).sum(axis=0)
+        far = np.flatnonzero((seen >= _FEWEST_NEW) & (within < _FEW_WITHIN * seen))
+        told += [
+            f"{bounds.index[i]} (median {np.nanmedian(x[:, i]):.3g}; fitted: {low[i]:.3g} to {high[i]:.3g})"
+            for i in far
+        ]
+    if told:
+        warn(
+            f"the new rows are unlike the fitted ones in {', '.join(told[:5])}"
+            f"{f' and {len(told) - 5} more columns' if len(told) > 5 else ''}: nine in ten of them lie "
+            "outside; give these columns in the unit of the fit, or take answers as extrapolation"
+        )
+
+
+def _bounds_of_columns(tree: xr.DataTree) -> dict[str, pd.DataFrame]:
+    """Bounds of nearly all fitted cells in the measured columns of each table, as ``low`` and ``high``."""
+    found = {}
+    for name, own in observed_tables(tree).items() if "observed_data" in tree.children else ():
+        read = dict(zip(tree.fit.model.data_names, tree.fit.columns, strict=True))[name]
+        others = () if read is None else [column.name for column in read.kept if not column.is_as_numbered]
+        labels = own.get_index(own.dims[1])
+        cells = np.sort(own.to_numpy().astype(np.float64), axis=0)  # missing ones last
+        last = (~np.isnan(cells)).sum(axis=0) - 1
+        ranks = np.floor(_OUTSIDE * last), np.ceil((1.0 - _OUTSIDE) * last)
+        low, high = (cells[rank.astype(int), np.arange(len(last))] for rank in ranks)
+        varies = (np.diff(cells, axis=0) > 0).sum(axis=0) >= _FEWEST_VALUES
+        is_measured = varies & (last + 1 >= _FEWEST_FITTED) & ~labels.isin(others)
+        bounds = {"low": np.where(is_measured, low, -np.inf), "high": np.where(is_measured, high, np.inf)}
+        found[name] = pd.DataFrame(bounds, index=labels)
+    return found
 
 
 def _checked(model: Model, parts: tuple) -> tuple[Model, tuple, dict[str, Any]]:

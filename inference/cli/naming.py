@@ -56,7 +56,7 @@ def is_read_in_batches(options: SimpleNamespace) -> bool:
     for option in ("y", "views", "read"):
         if getattr(options, option):
             raise ValueError(f"--{option} goes with one table in memory; these data are read in batches")
-    if asked is None and options.command == "fit":
+    if asked is None and options.command == "fit" and "topic" not in sum(options.card.dims.values(), ()):
         parts = "; tables of the same rows, each with columns of its own, go by --id COLUMN"
         raise ValueError(
             f"{' '.join(given[:2])}{' ...' if len(given) > 2 else ''} is read in batches: say how many rows "

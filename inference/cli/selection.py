@@ -9,7 +9,7 @@ import pandas as pd
 
 from inference.cli.naming import name_of
 from inference.cli.printing import shape, size
-from inference.inputs.sources import as_source
+from inference.inputs.sources import as_source, in_memory
 from inference.inputs.tables import check_parts
 from zoo.datasets.loading import load
 from zoo.intake.files import as_table, read_tables
@@ -31,6 +31,9 @@ def data_of(options: SimpleNamespace, *, texts: bool = False) -> tuple[str, tupl
     source = as_source([Path(name) for name in options.files], texts=texts)
     if options.x is not None:
         source = source.taking(list(dict.fromkeys(_expanded(source.names or (), options.x))))
+    if options.batch_size is None and options.command == "fit":
+        source = in_memory(source)
+        options.in_batches = hasattr(source, "holds_texts")
     return name_of(options.files), (source,)
 
 

@@ -78,6 +78,7 @@ from zoo.sppca import SPPCA
 
 BARE = 1e-3  # concentration and rate of the precisions that relevance determination learns
 STARTS = 5  # of each fit of several views: single ones end in different optima
+_HELD_OUT = ["heldout", "standard_error", "difference", "difference_error"]
 _SAME = 0.01  # nats a label, below which a difference is of no use however sure it is
 _SIZES_WITHOUT_GAIN = 3  # after which larger ones are not tried
 _LEAST = 1e-12  # a probability of the right class, so that one certain mistake is no infinite score
@@ -192,11 +193,9 @@ def cross_validate(
             "not_converged": missed + (not whole.attrs["converged"]),
             "seconds": time.perf_counter() - begin,
         }
-    best = max(table, key=lambda name: table[name]["heldout"])
-    for name, row in table.items():
-        gap = scores[name] - scores[best]
-        row |= {"difference": gap.mean(), "difference_error": gap.std(ddof=1) / np.sqrt(num_rows)}
-    columns = ["heldout", "standard_error", "difference", "difference_error", "bic", "fitted"]
+    for name, gap in _to_best(scores).items():
+        table[name] |= gap
+    columns = [*_HELD_OUT, "bic", "fitted"]
     if any(np.isfinite(row["bound"]) for row in table.values()):
         columns.insert(0, "bound")
     columns += [name for name in EVIDENCE if any(name in row for row in table.values())]
@@ -214,7 +213,17 @@ def _parts(num_rows: int, folds: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).permutation(num_rows) % folds
 
 
-def recommended(table: pd.DataFrame) -> tuple[Any, Any]:
+def _to_best(scores: Mapping[Any, np.ndarray]) -> dict[Any, dict[str, float]]:
+    """Of each model the mean difference of its rows' scores to those of the best, and its standard error."""
+    best = scores[max(scores, key=lambda name: scores[name].mean())]
+    gaps = {name: own - best for name, own in scores.items()}
+    return {
+        name: {"difference": gap.mean(), "difference_error": gap.std(ddof=1) / np.sqrt(len(gap))}
+        for name, gap in gaps.items()
+    }
+
+
+def recommended(table: pd.DataFrame, score: str = "heldout", least: float = 0.0) -> tuple[Any, Any]:
     """The best model of a cross-validation, and the smallest that is as good within one standard error.
 
     The difference to the best is paired, row by row, so its standard error is that of the difference
@@ -222,6 +231,8 @@ def recommended(table: pd.DataFrame) -> tuple[Any, Any]:
 
     Args:
         table: of `cross_validate`, smaller models first.
+        score: its column of mean scores.
+        least: a difference that is of no use, however sure it is.
 
     Returns:
         Two of its names.
@@ -229,10 +240,11 @@ def recommended(table: pd.DataFrame) -> tuple[Any, Any]:
     Raises:
         ValueError: no model has a finite score.
     """
-    finite = table[np.isfinite(table["heldout"])]
+    finite = table[np.isfinite(table[score])]
     if not len(finite):
         raise ValueError("no model gives the held-out rows a finite density")
-    return finite["heldout"].idxmax(), finite.index[finite["difference"] >= -finite["difference_error"]][0]
+    near = finite["difference"] >= -np.maximum(finite["difference_error"], least)
+    return finite[score].idxmax(), finite.index[near][0]
 
 
 def larger_untried(
@@ -402,8 +414,7 @@ def choose_num_latents(
         table = _in_closed_form(flat, x, folds, seed)
     else:
         table = cross_validate(flat, x, folds=folds, seed=seed)
-    scores = ["heldout", "standard_error", "difference", "difference_error", "bic"]
-    table = table.loc[numbers, scores].rename_axis("num_latents")
+    table = table.loc[numbers, [*_HELD_OUT, "bic"]].rename_axis("num_latents")
     table.insert(0, "bound", pd.Series(bounds))
     relevant = int(offered["variational"]["num_relevant"])
     table["ard_relevant"] = pd.Series({numbers[-1]: float(relevant)})
@@ -430,15 +441,13 @@ def _in_closed_form(flat: Mapping[int, PPCA], x: Any, folds: int, seed: int) -> 
     if at_floor.any():
         warn_of_floor()
     count = [num_free_parameters(model, num_features) for model in flat.values()]
-    gap = scores - scores[scores.mean(axis=1).argmax()]
     scored = {
         "heldout": scores.mean(axis=1),
         "standard_error": scores.std(axis=1, ddof=1) / np.sqrt(num_rows),
-        "difference": gap.mean(axis=1),
-        "difference_error": gap.std(axis=1, ddof=1) / np.sqrt(num_rows),
         "bic": np.log(num_rows) * np.array(count) - 2 * whole.sum(axis=1),
     }
-    table = pd.DataFrame(scored, index=list(flat))
+    gaps = _to_best(dict(zip(flat, scores, strict=True)))
+    table = pd.DataFrame(scored, index=list(flat)).join(pd.DataFrame.from_dict(gaps, orient="index"))
     table.attrs["columns"] = rows.told
     return table
 
@@ -523,12 +532,10 @@ def choose_num_latents_for_classes(
         best = max(scores, key=lambda size: scores[size].mean())
         if stops and k - best >= _SIZES_WITHOUT_GAIN:
             break
-    for k, row in table.items():
-        gap = scores[k] - scores[best]
-        row |= {"difference": gap.mean(), "difference_error": gap.std(ddof=1) / np.sqrt(len(gap))}
+    for k, gap in _to_best(scores).items():
+        table[k] |= gap
     made = pd.DataFrame.from_dict(table, orient="index").rename_axis("num_latents")
-    near = made["difference"] >= -np.maximum(made["difference_error"], _SAME)
-    chosen = int(made.index[near.argmax()])
+    chosen = int(recommended(made, "log_score", _SAME)[1])
     counts = {name: known & (label == c) for c, name in enumerate(model.classes)}
     made.attrs |= {
         "chosen": chosen,
@@ -593,8 +600,10 @@ def choose_shared_and_specific(
 
     Returns:
         One row a pair, index ``num_shared``, ``num_specific``: ``bound`` (nats), unless ``folds=0``
-        ``heldout`` and ``standard_error`` (nats per row), and ``not_converged`` (of all fits). The attributes
-        ``by_bound`` and ``by_heldout`` hold the answers as pairs; ``by_ard`` is that of relevance
+        ``heldout`` and ``standard_error`` (nats per row), ``difference`` to the best and the standard error
+        of that paired difference, and ``not_converged`` (of all fits). The attributes ``by_bound`` and
+        ``by_heldout`` hold the answers as pairs, the latter the pair with the fewest loadings within one
+        standard error of the best held-out density (`recommended`); ``by_ard`` is that of relevance
         determination with the largest candidates: how many of the shared latents it keeps, and how many of
         each view's. ``note`` states them in words.
 
@@ -631,14 +640,15 @@ def choose_shared_and_specific(
     if folds:
         numbered = dict(enumerate(models))
         table = cross_validate(numbered, *views, method="vb", folds=folds, seed=seed, **settings)
-        table = table.loc[list(numbered), ["bound", "heldout", "standard_error", "not_converged"]]
+        table = table.loc[list(numbered), ["bound", *_HELD_OUT, "not_converged"]]
     else:
         fits = [_fit(model, views, "vb", seed, settings) for model in models]
         bounds, ends = map(_last_objective, fits), (not tree.attrs["converged"] for tree in fits)
         table = pd.DataFrame({"bound": list(bounds), "not_converged": [int(end) for end in ends]})
     answers = {"by_bound": pairs[int(np.argmax(table["bound"]))]}
     if folds:
-        answers["by_heldout"] = pairs[int(np.argmax(table["heldout"]))]
+        loadings = [s * sum(widths) + np.dot(_of_views(k, len(views)), widths) for s, k in pairs]
+        answers["by_heldout"] = pairs[recommended(table.loc[np.argsort(loadings, kind="stable")])[1]]
     answers["by_ard"] = _num_relevant(_fit(offered, views, "vb", seed, settings), offered)
     table.index = _index_of(pairs)
     table.attrs |= answers | {
@@ -720,8 +730,11 @@ def choose_components_and_latents(
     Returns:
         One row a pair, index ``num_components``, ``num_latents``: ``bound`` (on the rows' log density, nats),
         ``num_parameters``, ``criterion`` (the bound less half the parameters times log N, higher is better),
-        ``num_active`` (scales that are not zero), ``heldout`` and ``standard_error`` (nats per row). The
-        attributes ``by_bound`` and ``by_heldout`` hold the answers as pairs, ``note`` states them in words.
+        ``num_active`` (scales that are not zero), ``heldout`` and ``standard_error`` (nats per row),
+        ``difference`` to the best and the standard error of that paired difference. The attributes
+        ``by_bound`` and ``by_heldout`` hold the answers as pairs, the latter the pair with the fewest
+        parameters within one standard error of the best held-out density (`recommended`), ``note`` states
+        them in words.
 
     Raises:
         ValueError: no candidates, some that the data do not allow, or another method.
@@ -739,9 +752,10 @@ def choose_components_and_latents(
     scores = cross_validate(models, x, method=method, folds=folds, seed=seed, **settings)
     found = {pair: _of_one(model, x, method, seed, settings) for pair, model in models.items()}
     table = pd.DataFrame.from_dict(found, orient="index")
-    table = table.join(scores[["heldout", "standard_error"]].loc[list(found)])
+    table = table.join(scores[_HELD_OUT].loc[list(found)])
     table.index = pd.MultiIndex.from_tuples(list(found), names=["num_components", "num_latents"])
-    answers = {"by_heldout": tuple(map(int, table["heldout"].idxmax()))}
+    smaller_first = table.sort_values("num_parameters", kind="stable")
+    answers = {"by_heldout": tuple(map(int, recommended(smaller_first)[1]))}
     words = f"held-out density: {_in_words(answers['by_heldout'])}"
     if method == "vb":
         answers["by_bound"] = tuple(map(int, table["criterion"].idxmax()))

@@ -108,11 +108,12 @@ def profiles(
 
     ``"latents"``: index ``latent``, numbered as everywhere: the strongest against the noise of the columns
     first, whose ``share`` need not be the largest where columns differ in noise; columns ``share`` (of the
-    variance that the model explains and does not: the rest is noise), ``lb``, ``ub``, ``cumulative``,
-    ``name`` (the columns with the largest loadings, those of one sign against those of the other). Cells that
-    are not Gaussian:
-    shares of the variance of the natural parameters. Paired views also have ``kind`` (``"shared"`` or the
-    name of the one view that has it) and ``share_0``, ``share_1``, ... of the variance of each view.
+    variance that the model explains and does not: the rest is noise; of columns in their standard deviations
+    where each has a noise of its own), ``lb``, ``ub``, ``cumulative``, ``name`` (the columns with the largest
+    loadings in their standard deviations, those of one sign against those of the other). Cells that are not
+    Gaussian: shares of the variance of the natural parameters. Paired views also have ``kind``
+    (``"shared"`` or the name of the one view that has it) and ``share_0``, ``share_1``, ... of the variance
+    of each view.
 
     ``"loadings"``: index ``view`` (name of the data site), ``column``, ``latent``; columns ``mean``, ``lb``,
     ``ub``, ``probability`` (that the sign is right).
@@ -493,8 +494,8 @@ def _loadings_table(loadings: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> 
     """The largest loadings, one row per column of the data, one column per latent."""
     cells = profile_cells(loadings)["mean"].unstack("latent").fillna("")
     units = pd.Series([loadings.attrs["units"][key[:2]] for key in loadings.index], loadings.index)
-    of_program = loadings["mean"] / units  # in the units of the program, as the names
-    sizes = of_program.abs().groupby(level=["view", "column"]).max()
+    in_deviations = loadings["mean"] / units
+    sizes = in_deviations.abs().groupby(level=["view", "column"]).max()
     largest = set(sizes.nlargest(_MOST_LOADINGS).index)
     kept = [key for key in dict.fromkeys(loadings.index.droplevel("latent")) if key in largest]
     several = loadings.index.get_level_values("view").nunique() > 1
@@ -503,7 +504,7 @@ def _loadings_table(loadings: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> 
     more = [f"the largest, {len(kept)} of {len(sizes)} columns"] if len(sizes) > len(kept) else []
     if (units != 1.0).any():
         more.append("sizes, as of the names, are compared in units of the columns' standard deviations")
-    means = of_program.unstack("latent").loc[kept].fillna(0.0)
+    means = in_deviations.unstack("latent").loc[kept].fillna(0.0)
     shades = (
         (means / means.abs().max().replace(0.0, 1.0)).set_axis(shown.index).set_axis(shown.columns, axis=1)
     )

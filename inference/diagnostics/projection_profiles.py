@@ -42,6 +42,7 @@ _OF_POINTS = (
     "too large: the latents are points, which follow the noise of their rows (methods that integrate them, "
     "such as vb, are right)"
 )
+type _Variances = Mapping[str, tuple[np.ndarray, np.ndarray]]  # explained and left, by suffix of the view
 _MOST_VARIANCES = 100  # draws of which explained variances are made
 
 
@@ -54,6 +55,8 @@ class _View(NamedTuple):
         columns: names.
         loadings: shape (draws, columns, latents).
         factors: squared scale of each column, by which variances are divided.
+        variances: of each column under the model, or ``factors`` where cells are not Gaussian.
+        is_linear: whether cells are Gaussian and their noise is known.
     """
 
     name: str
@@ -61,6 +64,8 @@ class _View(NamedTuple):
     columns: list[str]
     loadings: np.ndarray
     factors: np.ndarray
+    variances: np.ndarray
+    is_linear: bool
 
 
 def projection_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
@@ -68,11 +73,12 @@ def projection_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame
     model, found = model_of(tree), {}
     turns = bool(loadings_of(tree)) or model.roles.latent in draws_of(tree)
     aligned = aligned_draws(tree, MOST_DRAWS) if turns else thinned(tree, MOST_DRAWS)
-    views = _views(aligned)
+    variances = _variances(aligned) if loadings_of(aligned) else {}
+    views = _views(aligned, variances)
     if views:
-        found["latents"] = _latents(aligned, views, asked)
+        found["latents"] = _latents(aligned, views, variances, asked)
         found["loadings"] = _loadings(aligned, views, asked)
-        columns = _columns(aligned, views, asked)
+        columns = _columns(aligned, views, variances, asked)
         found |= {} if columns is None else {"columns": columns}
     elif turns:
         found["latents"] = _by_inner_products(aligned, asked)
@@ -83,14 +89,41 @@ def projection_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame
     return found
 
 
-def _views(aligned: xr.DataTree) -> list[_View]:
+def column_factors(tree: xr.DataTree, variances: _Variances | None = None) -> dict[str, np.ndarray]:
+    """Squared scales of columns whose loadings are compared in these, by suffix of the loadings.
+
+    They are those that the model measures columns in; or, where each column has noise of its own, so that
+    its unit does not count, the columns' variances under the model.
+
+    Args:
+        tree: a fit.
+        variances: of `_variances`; None: they are computed.
+    """
+    model = model_of(tree)
+    found = {suffix: np.asarray(own) for suffix, own in noise_factors(model).items()}
+    for suffix, own in (_variances(tree) if variances is None else variances).items():
+        unit = model.units.get(f"noise_variance{suffix}")
+        if suffix not in found and unit is not None and unit.axes:
+            found[suffix] = sum(own).mean(0)
+    return found
+
+
+def _part_of(model: Model, suffix: str) -> str:
+    """The data site of the loadings with a suffix."""
+    return dict(zip(model.roles.loadings.values(), model.data_names, strict=False))[suffix]
+
+
+def _views(aligned: xr.DataTree, variances: _Variances) -> list[_View]:
     model, found = model_of(aligned), []
-    parts = dict(zip(model.roles.loadings.values(), model.data_names, strict=False))
+    known = column_factors(aligned, variances)
     for suffix, loadings in loadings_of(aligned).items():
         dim, values = str(loadings.dims[2]), flat_draws(loadings, loadings.dims[2], "latent")
         columns = names_along(aligned, dim, values.shape[1], dim.partition("_")[0])
-        factors = np.broadcast_to(np.asarray(noise_factors(model).get(suffix, 1.0)), values.shape[1:2])
-        found.append(_View(parts[suffix], suffix, columns, values, factors))
+        name = _part_of(model, suffix)
+        is_linear = suffix in variances and _is_linear(model, model.data_names.index(name))
+        factors = np.broadcast_to(known.get(suffix, np.ones(())), values.shape[1:2])
+        total = sum(variances[suffix]).mean(0) if is_linear else factors
+        found.append(_View(name, suffix, columns, values, factors, total, is_linear))
     return found
 
 
@@ -144,16 +177,19 @@ def _is_linear(model: Model, place: int) -> bool:
     return family is None or family.log_partition_forms == {"quadratic"}
 
 
-def _latents(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataFrame:
+def _latents(
+    aligned: xr.DataTree,
+    views: list[_View],
+    variances: _Variances,
+    asked: Asked,
+) -> pd.DataFrame:
     """Shares of variance by latent."""
-    model, kind = model_of(aligned), kind_of(aligned)
-    covariance, variances = _covariance(aligned), _variances(aligned)
+    model, kind, covariance = model_of(aligned), kind_of(aligned), _covariance(aligned)
     by_view = [_explained(view, covariance) for view in views]
-    totals, linear = [], []
-    for place, (view, explained) in enumerate(zip(views, by_view, strict=True)):
+    totals = []
+    for view, explained in zip(views, by_view, strict=True):
         noise = 0.0
-        linear.append(_is_linear(model, place) and view.suffix in variances)
-        if linear[-1]:  # the noise of a thinner set of draws, by its mean
+        if view.is_linear:  # the noise of a thinner set of draws, by its mean
             noise = float((variances[view.suffix][1] / view.factors).sum(1).mean())
         totals.append(explained.sum(1) + noise)
     whole = sum(by_view) / sum(totals)[:, None]
@@ -167,9 +203,13 @@ def _latents(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataF
     table["name"] = _names(views, len(table), kind)
     cells = views[0].name if len(views) < len(model.data) else "the cells"  # inputs of a kernel have none
     of = (
-        f"the variance of {cells}; the rest is noise" if all(linear) else "the variance of natural parameters"
+        f"the variance of {cells}; the rest is noise"
+        if all(view.is_linear for view in views)
+        else "the variance of natural parameters"
     )
     note = f"share of {of}; {kind_in_words(aligned)}"
+    if any(np.any(view.factors != 1.0) for view in views):
+        note += "; columns are in their standard deviations"
     if _has_point_latents(aligned):
         note += f"; {_OF_POINTS}"
     if len(views) > 1:
@@ -186,11 +226,11 @@ def _latents(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataF
 
 
 def _names(views: list[_View], count: int, kind: str) -> list[str]:
-    """Names of the latents by their loadings, in the units of the program."""
+    """Names of the latents by their loadings in the standard deviations of the columns."""
     columns = [column for view in views for column in view.columns]
     several = len(set(columns)) < len(columns)
     columns = [f"{view.name}: {column}" if several else column for view in views for column in view.columns]
-    drawn = np.concatenate([view.loadings / np.sqrt(view.factors)[:, None] for view in views], axis=1)
+    drawn = np.concatenate([view.loadings / np.sqrt(view.variances)[:, None] for view in views], axis=1)
     means = drawn.mean(0)
     sure = np.full(means.shape, np.nan) if kind == "point" else (np.sign(drawn) == np.sign(means)).mean(0)
     return [name_of_latent(columns, means[:, k], sure[:, k]) for k in range(count)]
@@ -234,15 +274,20 @@ def _loadings(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.Data
     units = {
         (view.name, column): float(unit)
         for view in views
-        for column, unit in zip(view.columns, np.sqrt(view.factors), strict=True)
+        for column, unit in zip(view.columns, np.sqrt(view.variances), strict=True)
     }
     table.attrs |= {"title": "Loadings of the columns", "note": note, "units": units}
     return table
 
 
-def _columns(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataFrame | None:
+def _columns(
+    aligned: xr.DataTree,
+    views: list[_View],
+    variances: _Variances,
+    asked: Asked,
+) -> pd.DataFrame | None:
     """Share of each column's variance that the latents explain; None where it cannot be known."""
-    variances, kind, rows = _variances(aligned), kind_of(aligned), []
+    kind, rows = kind_of(aligned), []
     for view in views:
         if view.suffix not in variances:
             continue

@@ -114,7 +114,7 @@ def name_of_latent(columns: Sequence[str], loadings: np.ndarray, sure: np.ndarra
 
     Args:
         columns: their names, shape (num_columns,).
-        loadings: in the units of the program, shape (num_columns,).
+        loadings: in the standard deviations of the columns, shape (num_columns,).
         sure: probability of each sign, NaN where it is not known, shape (num_columns,).
     """
     sizes = np.abs(loadings)

@@ -29,7 +29,7 @@ from inference.algorithm import (
 from inference.convergence.numbering import in_program_order
 from inference.fitting.agreement import check_agreement
 from inference.inputs.shared_streams import SharedDocuments, SharedRows
-from inference.inputs.sources import as_passed, is_source, opened
+from inference.inputs.sources import as_passed, in_memory, is_source, opened
 from inference.inputs.streams import CountStream, RowStream, check_complete_batch, is_chunked
 from inference.inputs.surveys import read_all_columns, weight_and_rest
 from inference.inputs.tables import (
@@ -200,6 +200,8 @@ def read_call(call: Call) -> FitRequest:
     families, levels, id = map(call.settings.get, READING)
     passed = call.data if batch_size is not None else tuple(as_passed(part, model) for part in call.data)
     data = opened(model, passed)
+    if batch_size is None and model.takes_documents:
+        data = tuple(as_passed(in_memory(part), model) for part in data)
     if any(map(is_source, data)):
         _refuse_source(chosen, name, model, data, batch_size)
     check_parts(model, data, weighted=methods_with_weights)

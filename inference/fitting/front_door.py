@@ -60,7 +60,7 @@ def fit(
     Args:
         model: a model of the zoo; fields that are None are read off the data.
         *data: the arguments of the model's program: arrays of shape (num_observations, num_features),
-            DataFrames, or, with ``batch_size``, rows stored elsewhere (paths of files and folders, objects of
+            DataFrames, a folder of texts, or, with ``batch_size``, rows stored elsewhere (paths, objects of
             pyarrow, Zarr and Dask; see `inference.inputs.sources`). The labels of a DataFrame become coords,
             and its columns are read by what they hold, words, dates, counts and ids included
             (`zoo.intake`); `inference.columns_of(tree)` tells how. None, NaN, ``pandas.NA`` and masked cells

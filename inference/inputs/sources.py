@@ -447,6 +447,15 @@ def as_source(data: Any, *, texts: bool = False, name: str | None = None) -> Any
         raise FileNotFoundError(f"{name}: {error}{remedy}") from None
 
 
+def in_memory(part: Any) -> Any:
+    """The texts of files, one each, as a column whose rows have the files' names; another part as it is."""
+    if not isinstance(part, Source) or not part.holds_texts or len(part.files) != part.num_rows:
+        return part
+    folder = os.path.commonpath([file.parent for file in part.files])
+    names = [os.path.relpath(file, folder) for file in part.files]
+    return pd.DataFrame({"text": [text for texts in part for text in texts]}, index=names)
+
+
 def _names_a_file(part: object) -> bool:
     """Whether an entry of a list is a path or a pattern; a list of other words holds labels."""
     if isinstance(part, os.PathLike):

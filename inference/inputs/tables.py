@@ -250,6 +250,14 @@ def _columns_of_counts(table: pd.DataFrame, arguments: Mapping[str, Any], name: 
     if not strange and not asked and not any(str(column).lower().endswith("id") for column in table.columns):
         return None
     columns = read_columns(table, name=name, **arguments)
+    if strange and table.shape[1] == 3 and columns.columns[word := strange[-1]].name != columns.label:
+        document, count = table.columns.delete(word)
+        if len(strange) == 2 or not table.duplicated([document, table.columns[word]]).any():
+            raise ValueError(
+                f"{name} has a row for each document and word, but needs one for each document: "
+                f"table.pivot_table(index={document!r}, columns={table.columns[word]!r}, values={count!r}, "
+                "aggfunc='sum', fill_value=0) has"
+            )
     is_count = ("count", "yes/no", "real", "id")
 
     def as_counts(place: int, column: Any) -> Any:

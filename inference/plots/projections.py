@@ -3,8 +3,8 @@
 All are drawn after `inference.symmetry.align_rotation`: the axes of every draw are turned to a common mean,
 so that the remaining spread is the posterior's and not the rotation's. The axes themselves are those in
 which the mean loadings are orthogonal in units of the noise, the strongest first; their signs are a
-convention. Features that the model measures in their standard deviations (``standardize=True``) stay in
-them: their units may differ.
+convention. Features that the model measures in their standard deviations (``standardize=True``), or that have
+noise of their own, are drawn in them: their units may differ.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from matplotlib.figure import Figure
 
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.partitions import central_draw
+from inference.diagnostics.projection_profiles import column_factors
 from inference.plots.palette import COLOURS, MARKERS, figure_with_axes, figure_with_grid, legend_of, literal
 from inference.results.files import model_of
 from inference.results.groups import group_or_empty, labels_of, loadings_of, responsibilities_of
 from inference.symmetry.rotation import aligned_draws
-from zoo.coordinates.of_models import noise_factors
 
 _MOST_DRAWS = 400
 _MOST_FEATURES = 30
@@ -73,7 +73,7 @@ def plot_loadings(tree: xr.DataTree, prob: float = 0.9) -> Figure:
     notes = [] if kind_of(tree) == "point" else [f"{prob:.0%} intervals; filled: without zero"]
     notes += [f"{len(kept)} of {len(names)} features"] if len(kept) < len(names) else []
     notes += [f"{count} of {draws.shape[2]} latents"] if count < draws.shape[2] else []
-    notes += [_STANDARD] if noise_factors(model_of(tree)) else []
+    notes += [_STANDARD] if column_factors(tree) else []
     figure.suptitle("Loadings, axes aligned" + (f" ({'; '.join(notes)})" if notes else ""), fontsize=9)
     return figure
 
@@ -147,7 +147,7 @@ def plot_biplot(
     axis.set(xlabel=f"latent {first}", ylabel=f"latent {second}")
     notes = [f"{len(rows)} rows shown"] if len(rows) == _MOST_ROWS else []
     notes += [f"{len(named)} of {len(names)} features"] if len(named) < len(names) else []
-    notes += [_STANDARD] if names and noise_factors(model_of(tree)) else []
+    notes += [_STANDARD] if names and column_factors(tree) else []
     title = ("Rows and features" if names else "Rows") + (f" ({'; '.join(notes)})" if notes else "")
     axis.set_title(title, fontsize=9, loc="left")
     return figure
@@ -262,7 +262,7 @@ def stacked_loadings(tree: xr.DataTree) -> tuple[np.ndarray, list[str], np.ndarr
     Raises:
         ValueError: the fit has no loadings.
     """
-    blocks, names, views, factors = [], [], [], noise_factors(model_of(tree))
+    blocks, names, views, factors = [], [], [], column_factors(tree)
     for suffix, variable in loadings_of(tree).items():
         feature, values = str(variable.dims[2]), variable.values
         scale = np.sqrt(np.asarray(factors.get(suffix, 1.0))).reshape(-1, 1)

@@ -15,6 +15,7 @@ from numpyro.infer import SVI, Predictive, TraceGraph_ELBO
 
 import inference
 import zoo
+from inference import prediction
 from inference.calibration import elbo_check
 from inference.numerics.programs import latent_names
 from inference.prediction import _incomplete_rows, _warn_of_tails
@@ -383,3 +384,51 @@ def test_bags_of_words_by_document_are_not_taken_for_one_row():
     found = inference.transform(tree, bags)
     assert list(found["document"].values) == list(bags)
     np.testing.assert_array_equal(inference.transform(tree, bags["d2"]).values, found.values[1:2])
+
+
+def _people(num_rows, seed):
+    """Heights in cm and incomes in dollars, independent; a column of codes, two in a hundred of them 1."""
+    rng = np.random.default_rng(seed)
+    cells = {"height": rng.normal(170, 10, num_rows), "income": np.exp(rng.normal(10, 1, num_rows))}
+    return pd.DataFrame(cells | {"code": (np.arange(num_rows) % 50 == 0).astype(float)})
+
+
+@pytest.fixture(scope="module")
+def people_tree():
+    return inference.fit(zoo.PPCA(num_latents=1, standardize=True), _people(150, 0), method="em")
+
+
+@pytest.mark.parametrize("ask", [inference.transform, inference.predict, inference.log_density])
+def test_new_rows_in_another_unit_are_told_by_column(ask, people_tree):
+    """Heights in metres, incomes in thousands."""
+    new = _people(60, 1)
+    with pytest.warns(UserWarning, match="unlike the fitted ones") as told:
+        ask(people_tree, new / [100, 1000, 1])
+    (message,) = {str(one.message) for one in told}
+    assert re.search(r"in height \(median 1\.\d+; fitted: 14\d to 19\d\), income \(.*\): nine", message), (
+        message
+    )
+
+
+def test_few_rows_and_rows_of_one_kind_are_told_nothing(people_tree):
+    """Nine rows, tall people, those of a rare code, and an empty column."""
+    new = _people(60, 1)
+    others = {"height": new["height"] / 20 + 180}, {"code": 1.0}, {"income": np.nan}
+    for rows in (new[:9] / 100, *(new.assign(**cells) for cells in others)):
+        inference.transform(people_tree, rows)
+
+
+def test_rows_of_the_fitted_population_are_not_taken_for_others(monkeypatch):
+    """20 fitted rows and 10 new ones in 100 000 columns: .04 alarms are expected; planted: half of the cells.
+
+    All new rows are outside the fitted ones if these are 20 neighbours in order: 11 of C(30, 10) cases.
+    """
+    x = np.random.default_rng(0).normal(size=(30, 100_000))
+    fitted = {"x": xr.DataArray(x[:20], dims=("observation", "feature"))}
+    facts = {"kept": lambda make: make(tree), "model": SimpleNamespace(data_names=("x",)), "columns": (None,)}
+    tree = SimpleNamespace(fit=SimpleNamespace(**facts), children=("observed_data",))
+    monkeypatch.setattr(prediction, "observed_tables", lambda tree: fitted)
+    prediction._warn_of_other_units(tree, {"x": jnp.asarray(x[20:])})
+    monkeypatch.setattr(prediction, "_FEW_WITHIN", 0.5)
+    with pytest.warns(UserWarning, match="and .* more columns: nine"):
+        prediction._warn_of_other_units(tree, {"x": jnp.asarray(x[20:])})

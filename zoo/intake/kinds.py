@@ -785,7 +785,8 @@ def _with_points(name: str, words: pd.Series) -> pd.Series:
         whole, decimal = example.replace(",", ""), example.replace(",", ".")
         raise ValueError(
             f"column {name!r} has numbers such as {example!r}, which may be {whole} or {decimal}: write them "
-            f"as numbers, table[{name!r}].str.replace(',', '.').astype(float) if the comma is decimal"
+            f"as numbers, table[{name!r}].str.replace(',', '').astype(float) if commas group thousands and "
+            "str.replace(',', '.') if they are decimal; or give the thousands= or decimal= of pandas.read_csv"
         )
     if role == "decimal":
         words = words.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)

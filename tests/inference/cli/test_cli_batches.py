@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference import load, log_density, open_rows, transform
+import zoo
+from inference import fit, load, log_density, open_rows, transform
 from inference.cli import main, predicting
 
 X = np.random.default_rng(0).normal(size=(200, 2)) + 6 * np.random.default_rng(1).integers(0, 2, (200, 1))
@@ -91,6 +92,23 @@ def test_mistakes_are_one_line(rows, capsys, words, told):
     error = capsys.readouterr().err
     assert told in error and error.count("\n") == 1
     assert not list(rows.glob("*.nc"))
+
+
+def test_a_folder_of_texts_is_fitted_in_memory_as_the_list_of_texts(tmp_path, monkeypatch):
+    """In Python and by the command; documents have the names of their files."""
+    monkeypatch.chdir(tmp_path)
+    texts = [9 * text for text in ("court law ", "army war peace ", "law court ", "peace war army ")]
+    for place, text in zip(("a/1", "a/2.txt", "b/1", "b/2.txt"), texts, strict=True):
+        (tmp_path / "news" / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "news" / place).write_text(text)
+    settings = {"num_restarts": 1, "max_iterations": 3, "tolerance": 0}
+    whole = fit(zoo.LDA(num_topics=2), texts, **settings)
+    trees = [fit(zoo.LDA(num_topics=2), "news", **settings)]
+    words = ["--set", "num_topics=2", "--num-restarts", "1", "--max-iterations", "3", "--tolerance", "0"]
+    assert main(["fit", "lda", "news", *words, "--out", "f.nc"]) == 0
+    for tree in [*trees, load("f.nc")]:
+        np.testing.assert_array_equal(tree["trace"]["objective"], whole["trace"]["objective"])
+        assert tree["variational"]["document"].values.tolist() == ["a/1", "a/2.txt", "b/1", "b/2.txt"]
 
 
 @pytest.mark.slow

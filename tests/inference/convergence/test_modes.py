@@ -5,6 +5,7 @@ import pytest
 
 import zoo
 from inference import fit
+from inference.convergence import partitions
 from inference.convergence.partitions import modes
 from inference.report.convergence import _of_modes
 
@@ -35,6 +36,19 @@ def test_modes_are_the_partitions_with_the_shares_of_each_chain(planted):
     found = modes(planted)
     assert [same(mode.partition, own) for mode, own in zip(found, (FIRST, SECOND), strict=True)] == [True] * 2
     np.testing.assert_array_equal([mode.shares for mode in found], [[1.0, 0.5], [0.0, 0.5]])
+
+
+def test_draws_of_a_mode_that_was_found_do_not_count_for_the_next(planted, monkeypatch):
+    """By hand, on a line, near being within 1: three draws each at -1, 0, 1 and 5, one at 2.
+
+    The first mode has nine draws; the one at 2 then has itself alone near, those at 5 have three.
+    """
+    places = np.array([-1.0, 0.0, 1.0, 5.0] * 3 + [2.0])
+    tree = planted.isel(chain=slice(1), draw=slice(len(places)))
+    away = np.abs(np.subtract.outer(places, places))
+    monkeypatch.setattr(partitions, "_distances", lambda draws: away * 0.1 * ROWS**2)
+    shares = [mode.shares[0] for mode in modes(tree)]
+    np.testing.assert_allclose(np.array(shares) * len(places), [9, 3, 1])
 
 
 def test_a_report_lists_modes_with_weights_only_where_chains_travel(planted):

@@ -1,6 +1,7 @@
 """Sizes of mixtures of PCAs: the bound, the parameters it pays for, and the answer where sizes are known."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from scipy import stats
@@ -96,6 +97,30 @@ def test_planted_sizes_are_chosen():
     assert table.attrs["by_heldout"][0] == 2
     assert table["heldout"][(2, 1)] > table["heldout"][(1, 1)] + 5 * table["standard_error"][(2, 1)]
     assert table.attrs["note"].startswith("bound: 2 components of 1 latents; held-out density: 2 comp")
+
+
+def test_more_parameters_that_score_alike_are_not_chosen(monkeypatch):
+    """Planted scores: one component of two latents falls short of the best by less than the error of that."""
+    heldout = np.array([-3.0, -2.01, -2.0, -2.005])
+    scores = pd.DataFrame({"heldout": heldout, "difference": heldout + 2.0})
+    scores.index = pd.MultiIndex.from_product([(1, 2), (1, 2)])
+    scores = scores.assign(standard_error=0.1, difference_error=0.05)
+    monkeypatch.setattr(model_size, "cross_validate", lambda *models, **settings: scores)
+    monkeypatch.setattr(
+        model_size,
+        "_of_one",
+        lambda model, x, *of: {
+            "bound": 0.0,
+            "criterion": 0.0,
+            "num_parameters": num_parameters(model, 5),
+            "num_active": 1,
+        },
+    )
+    table = inference.choose_components_and_latents(planted(12), (1, 2), (1, 2), method="em", fields=FIELDS)
+    assert table.attrs["by_heldout"] == (1, 2) and table["difference"][(1, 2)] == pytest.approx(-0.01)
+    assert table.attrs["note"].endswith(
+        "num_latents above 2 was not tried, and may be better: give larger candidates"
+    )
 
 
 @pytest.mark.slow

@@ -337,6 +337,21 @@ def test_colours_and_names_of_latents_agree_in_whatever_unit_the_columns_are():
     assert said[0] == said[1] and said[0].startswith("Also estimated, columns in their standard deviations: ")
 
 
+def test_latents_of_noise_by_column_are_told_in_whatever_unit_the_columns_are():
+    """Shares and names; they once were those of the one column of large numbers, and nothing said so."""
+    random, found = np.random.default_rng(0), []
+    rows = np.repeat(random.normal(size=(100, 2)) * [1.0, 0.7], 3, axis=1)
+    rows += 0.5 * random.normal(size=rows.shape)
+    for unit in (np.ones(6), np.array([1.0, 1e4, 1.0, 0.01, 1.0, 1.0])):
+        x = pd.DataFrame(rows * unit, columns=list("abcdef"))
+        tree = inference.fit(zoo.PPCA(2, noise="diagonal"), x, method="em")
+        found.append(profiles(tree)["latents"])
+    pd.testing.assert_frame_equal(*found, rtol=1e-6)
+    named = [set(name.replace(",", " and").split(" and ")) for name in found[0]["name"]]
+    assert named == [set("abc"), set("def")]
+    assert "columns are in their standard deviations" in found[0].attrs["note"]
+
+
 def test_standardised_columns_count_alike():
     x = ROWS * [1.0, 1.0, 1.0, 1000.0]
     with warnings.catch_warnings():

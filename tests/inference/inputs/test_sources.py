@@ -16,6 +16,7 @@ from inference.inputs import surveys
 from inference.inputs.reading_ahead import read_ahead
 from inference.inputs.sources import as_source
 from inference.inputs.surveys import read_all_columns
+from inference.inputs.tables import read_parts
 from tests.support.processes import LIMIT, started
 
 X = np.random.default_rng(0).normal(size=(300, 2)) + 4 * np.arange(300)[:, None].repeat(2, 1) / 300
@@ -324,3 +325,20 @@ def test_ctrl_c_while_waiting_for_the_disk_is_raised_and_ends_the_thread():
 def test_a_generator_that_can_be_read_once_is_refused_with_the_remedy():
     with pytest.raises(TypeError, match="read only once.*callable that makes a fresh iterator"):
         fit(MODEL, (chunk for chunk in np.split(X, 3)), **CALL)
+
+
+@pytest.mark.parametrize("names", [["d0", "d1", "d2"], [0, 1, 2]])
+def test_a_table_of_documents_and_words_names_the_call_that_turns_it(tmp_path, names):
+    """In memory and in batches; a category beside the counts of two words is no such table."""
+    long = pd.DataFrame(
+        {"document": np.repeat(names, 2), "word": list("abacbc"), "count": [3, 1, 2, 2, 1, 4]}
+    )
+    long.to_csv(tmp_path / "long.csv", index=False)
+    told = r"pivot_table\(index='document', columns='word', values='count', aggfunc='sum', fill_value=0\) has"
+    for rows, batch_size in ((long, None), (long, 2), (tmp_path / "long.csv", 2)):
+        with pytest.raises(ValueError, match=told):
+            fit(zoo.LDA(num_topics=2), rows, batch_size=batch_size)
+    beside = pd.DataFrame({"a": [1, 1, 2], "b": [0, 2, 1], "kind": ["x", "x", "y"]})
+    with pytest.warns(UserWarning, match="columns left out: kind"):
+        _, (columns,) = read_parts(zoo.LDA(num_topics=2), (beside,))
+    assert [column.name for column in columns.kept] == ["a", "b"]

@@ -109,13 +109,15 @@ def test_rows_of_a_model_with_clusters_have_their_colours():
     assert words == {f"cluster: {k}" for k in np.unique(shares.argmax(axis=1))}
 
 
-def test_no_unit_of_a_column_makes_its_arrow_long():
-    """Of a model that measures columns in their standard deviations; the tables have the columns' units."""
-    rows = np.random.default_rng(0).normal(size=(40, 4)) @ np.random.default_rng(1).normal(size=(4, 4))
-    found = []
-    for units in (np.ones(4), np.array([1.0, 1000.0, 1.0, 0.01])):
-        model = zoo.PPCA(num_latents=2, standardize=True)
-        tree = inference.fit(model, rows * units, method="closed_form")
+@pytest.mark.parametrize(
+    ("fields", "method"), [({"standardize": True}, "closed_form"), ({"noise": "diagonal"}, "em")]
+)
+def test_no_unit_of_a_column_makes_its_arrow_long(fields, method):
+    """Of a model that measures columns in their standard deviations, or gives each noise of its own."""
+    random, found = np.random.default_rng(0), []
+    rows = random.normal(size=(40, 2)) @ random.normal(size=(2, 6)) + 0.5 * random.normal(size=(40, 6))
+    for units in (np.ones(6), np.array([1.0, 1000.0, 1.0, 0.01, 1.0, 1.0])):
+        tree = inference.fit(zoo.PPCA(num_latents=2, **fields), rows * units, method=method)
         axis = plot_biplot(tree).axes[0]
         assert axis.get_title(loc="left") == "Rows and features (features in their standard deviations)"
         arrows = np.array([note.xy for note in axis.texts if hasattr(note, "xy")])
