@@ -102,8 +102,8 @@ def column_factors(tree: xr.DataTree, variances: _Variances | None = None) -> di
     model = model_of(tree)
     found = {suffix: np.asarray(own) for suffix, own in noise_factors(model).items()}
     for suffix, own in (_variances(tree) if variances is None else variances).items():
-        unit = model.units.get(f"noise_variance{suffix}")
-        if suffix not in found and unit is not None and unit.axes:
+        units = (model.units.get(f"{noise}{suffix}") for noise in ("noise_variance", "specific_precision"))
+        if suffix not in found and any(unit is not None and unit.axes for unit in units):
             found[suffix] = sum(own).mean(0)
     return found
 

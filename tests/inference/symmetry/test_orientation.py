@@ -6,6 +6,7 @@ The weakest direction of the data is their first, so that no order is right by c
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import inference
@@ -161,3 +162,24 @@ def test_an_estimator_leads_back_along_the_axes_it_has_given(estimator, data):
     estimator.fit(*data)
     back = estimator.inverse_transform(estimator.transform(data[0]))
     assert np.mean((back - data[0]) ** 2) < 0.15 * np.mean((data[0] - data[0].mean(0)) ** 2)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e4])
+def test_latents_of_views_with_full_covariances_are_the_canonical_pairs_in_any_unit(unit):
+    """By QR and SVD; two pairs that share no column, beside a column of noise in another unit."""
+    rng = np.random.default_rng(1)
+    z = rng.normal(size=(250, 2))
+    a = np.column_stack([z[:, 0], z[:, 1], np.zeros(250)]) + rng.normal(size=(250, 3)) * [0.3, 0.3, 1]
+    b = np.column_stack([z[:, 0], z[:, 1], np.zeros(250)]) + rng.normal(size=(250, 3)) * [0.3, 0.8, 1]
+    a[:, 2] *= unit
+    (qa, _), (qb, _) = (np.linalg.qr(part - part.mean(0)) for part in (a, b))
+    u, _, v = np.linalg.svd(qa.T @ qb)
+    pairs = (qa @ u + qb @ v.T)[:, :2]
+    tables = pd.DataFrame(a, columns=["a1", "a2", "noise"]), pd.DataFrame(b, columns=["b1", "b2", "b3"])
+    tree = inference.fit(zoo.Paired(num_shared=2, specific="full_covariance"), *tables, method="closed_form")
+    scores = inference.transform(tree, *tables).to_numpy()
+    found = np.abs(np.corrcoef(scores, pairs, rowvar=False)[:2, 2:])
+    np.testing.assert_allclose(found, np.eye(2), atol=0.005)
+    latents = profiles(tree)["latents"]
+    assert [set(name.split(" and ")) for name in latents["name"]] == [{"a1", "b1"}, {"a2", "b2"}]
+    assert latents["share"].min() > 0.15
