@@ -103,7 +103,7 @@ def check_features(
     words = np.array([name in (levels or {}) for name in names])
     for i in np.flatnonzero(~missing.all(axis=0)):
         cells = both[:, ~missing[:, i], i]
-        if words[i]:
+        if words[i] and np.isin(cells, list(levels[names[i]].values())).all():  # a Gaussian cell is no level
             of_column = list(levels[names[i]].items())
             for level, number in of_column[-1:] if len(of_column) == 2 else of_column:
                 found[f"{names[i]}: share of {level}"] = (cells == number).mean(-1)
@@ -154,8 +154,8 @@ def _compared(found: dict[str, np.ndarray], probability: float) -> pd.DataFrame:
     p = (drawn > data).mean(0) + 0.5 * (drawn == data).mean(0)
     middle, wide = np.median(drawn, axis=0), drawn.std(0)
     constant = (wide <= 1e-12 * np.abs(middle)) & (drawn == data).all(0)
-    distances = np.abs(values - middle) / np.where(wide > 0, wide, np.finfo(float).tiny)
-    distances[:, constant] = 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        distances = np.where(constant, 0.0, np.nan_to_num(np.abs(values - middle) / wide, posinf=np.inf))
     table = pd.DataFrame(
         {"observed": data, "replicated_lb": low, "replicated_ub": high, "p": p, "distance": distances[0]},
         index=list(found),

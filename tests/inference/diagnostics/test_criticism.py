@@ -279,3 +279,25 @@ def test_replications_repeat_the_rows_that_the_data_repeat():
     )  # the parameters' own uncertainty is one half
     np.testing.assert_allclose(spreads[0] / spreads[1], expected, rtol=0.15)
     assert (expected > 1.3 * deviation).all()  # what replications of all rows would have
+
+
+def test_levels_are_counted_only_where_replications_are_levels():
+    """A yes/no column under Gaussian cells is compared as numbers; a share of exact ones is 0 in all."""
+    rng = np.random.default_rng(0)
+    yes = rng.integers(0, 2, (100, 1)).astype(float)
+    levels = {"ok": {"no": 0, "yes": 1}}
+    observed = xr.DataArray(yes, dims=("observation", "feature"), coords={"feature": ["ok"]})
+    replicated = {
+        "gaussian": yes.mean() + yes.std() * rng.normal(size=(1, 60, 100, 1)),
+        "bernoulli": rng.binomial(1, yes.mean(), (1, 60, 100, 1)).astype(float),
+        "no": np.zeros((1, 60, 100, 1)),
+    }
+    found = {
+        name: check_features(
+            observed, xr.DataArray(x, dims=("chain", "draw", "observation", "feature")), levels=levels
+        )
+        for name, x in replicated.items()
+    }
+    assert "ok: share of yes" not in found["gaussian"].index and "ok: sd" in found["gaussian"].index
+    assert list(found["bernoulli"].index) == ["ok: share of yes"]
+    assert np.isinf(found["no"]["distance"]).all() and not judge_features(found["no"])[0]
