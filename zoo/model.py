@@ -18,6 +18,7 @@ import html
 import sys
 import typing
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import jax
@@ -66,6 +67,24 @@ def attach_submodules() -> None:
 attach_submodules()
 
 
+def _flattened(own: "Assumptions") -> tuple[tuple, tuple]:
+    leaves, fixed = (tuple(getattr(own, name) for name in names) for names in names_of(own))
+    return leaves, fixed
+
+
+def _with_keys(own: "Assumptions") -> tuple[tuple, tuple]:
+    leaves, fixed = _flattened(own)
+    return tuple(zip(map(jax.tree_util.GetAttrKey, names_of(own).leaves), leaves, strict=True)), fixed
+
+
+def _unflattened(kind: "type[Assumptions]", fixed: Iterable[Any], leaves: Iterable[Any]) -> "Assumptions":
+    new = object.__new__(kind)
+    for names, values in zip(names_of(kind), (leaves, fixed), strict=True):
+        for name, value in zip(names, values, strict=True):
+            object.__setattr__(new, name, value)
+    return new
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Assumptions:
     """A frozen dataclass of hyperparameters, registered as a pytree; equality and hash are identity.
@@ -76,7 +95,7 @@ class Assumptions:
     def __init_subclass__(cls) -> None:
         """Register the subclass as a pytree, whose fields are read after the dataclass decorator has run."""
         jax.tree_util.register_pytree_with_keys(
-            cls, cls._flatten_with_keys, cls._unflatten, flatten_func=cls._flatten
+            cls, _with_keys, partial(_unflattened, cls), flatten_func=_flattened
         )
 
     def __new__(cls, *values: Any, **fields: Any) -> Self:
@@ -94,39 +113,31 @@ class Assumptions:
 
     def __post_init__(self) -> None:
         """Store hyperparameters as float64 NumPy arrays, set what follows from others, and check all."""
-        fields = dataclasses.fields(self)
+        fields, settle = dataclasses.fields(self), partial(object.__setattr__, self)
         for field in fields:
             value = getattr(self, field.name)
             if field.init:
                 _check_kind(field, value)
             if value is not None and "convert" in field.metadata:
-                self._set(field.name, field.metadata["convert"](value))
+                settle(field.name, field.metadata["convert"](value))
             if field.metadata.get("static"):
                 if isinstance(value, np.integer):  # which a file cannot hold
-                    self._set(field.name, int(value))
-                self._check_field(field)
+                    settle(field.name, int(value))
+                _check_domain(self, field)
         for field in fields:
             if getattr(self, field.name) is None and "otherwise" in field.metadata:
-                self._set(field.name, field.metadata["otherwise"](self))
+                settle(field.name, field.metadata["otherwise"](self))
         for name in names_of(self).leaves:
-            self._set(name, as_hyperparameter(name, getattr(self, name)))
+            settle(name, as_hyperparameter(name, getattr(self, name)))
         if self.is_filled:
             for field in fields:
                 if not field.metadata.get("static"):
-                    self._check_field(field)
+                    _check_domain(self, field)
             self.validate()
         for name in names_of(self).leaves:
             leaves = jax.tree.leaves(getattr(self, name))
             if any(isinstance(leaf, np.ndarray) and np.isnan(leaf).any() for leaf in leaves):
                 raise ValueError(f"{name} must not be NaN, nor hold one")
-
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
-
-    def _check_field(self, field: dataclasses.Field) -> None:
-        value = getattr(self, field.name)
-        if value is not None and "check" in field.metadata:
-            field.metadata["check"](field.name, value, self)
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if fields do not go together, each of which is in its domain."""
@@ -171,22 +182,6 @@ class Assumptions:
             if isinstance(value, float | int | list) and name in names_of(self).leaves:
                 value = as_hyperparameter(name, value)
             object.__setattr__(new, name, value)
-        return new
-
-    def _flatten(self) -> tuple[tuple, tuple]:
-        leaves, fixed = (tuple(getattr(self, name) for name in names) for names in names_of(self))
-        return leaves, fixed
-
-    def _flatten_with_keys(self) -> tuple[tuple, tuple]:
-        leaves, fixed = self._flatten()
-        return tuple(zip(map(jax.tree_util.GetAttrKey, names_of(self).leaves), leaves, strict=True)), fixed
-
-    @classmethod
-    def _unflatten(cls, fixed: Iterable[Any], leaves: Iterable[Any]) -> Self:
-        new = object.__new__(cls)
-        for names, values in zip(names_of(cls), (leaves, fixed), strict=True):
-            for name, value in zip(names, values, strict=True):
-                object.__setattr__(new, name, value)
         return new
 
 
@@ -541,6 +536,12 @@ def _short(value: object) -> str:
         return f"array of shape {value.shape}{ends}"
     text = type(value).__name__ if isinstance(value, Assumptions | Distribution) else shown(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _check_domain(own: Assumptions, field: dataclasses.Field) -> None:
+    value = getattr(own, field.name)
+    if value is not None and "check" in field.metadata:
+        field.metadata["check"](field.name, value, own)
 
 
 def _check_kind(field: dataclasses.Field, value: object) -> None:
