@@ -10,10 +10,12 @@ fact                  meaning
                       that has them; left out, or None: it has none
 ``read``              its value where none is given, of the model and a `Part` for each part of the data
 ``fill``              what a given value becomes, of the same
-``is_used``           whether it is read and has its unit; left out: always
+``is_used``           whether it is read, has its unit and makes a prior proper; left out: always
 ``otherwise``         its value where none is given and nothing is read, of the model
 ``convert``           what becomes of a given value before it is checked
 ``inside``            what it is in a model that is stated in the coordinates of its data
+``proper_with``       where a prior may be improper or unnormalised, its value with which it is neither, in
+                      messages
 ====================  ================================================================================
 """
 
@@ -101,16 +103,17 @@ def whole(default: int, least: int = 1) -> Any:
     return static(default, check=lambda name, value, _: checks.check_whole(name, value, least))
 
 
-def choice(*names: str) -> Any:
+def choice(*names: str, **facts: Any) -> Any:
     """One of some names, part of the program.
 
     Args:
         *names: which; the first is the default.
+        **facts: see above.
 
     Returns:
         A dataclass field.
     """
-    return static(names[0], check=lambda name, value, _: checks.check_choice(name, value, names))
+    return static(names[0], check=lambda name, value, _: checks.check_choice(name, value, names), **facts)
 
 
 def flag(default: bool = False, **facts: Any) -> Any:
@@ -263,6 +266,9 @@ def part(default: Any = None, kind: type = object, called: str = "", **facts: An
 # What they declare
 
 
+_OF_USED = {"unit", "proper_with"}  # facts that only fields have that are used
+
+
 def facts_of(owner: "Assumptions | type[Assumptions]", fact: str) -> dict[str, Any]:
     """A fact of the fields that state it.
 
@@ -280,8 +286,7 @@ def facts_of(owner: "Assumptions | type[Assumptions]", fact: str) -> dict[str, A
         value = field.metadata[fact]
         if fact == "unit":
             value = getattr(owner, value) if isinstance(value, str) else value
-            value = value if _is_used(field, owner) else None
-        if value is not None or fact != "unit":
+        if fact not in _OF_USED or (value is not None and _is_used(field, owner)):
             found[field.name] = value
     return found
 

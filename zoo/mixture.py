@@ -113,7 +113,7 @@ class Mixture(Model):
     num_components: int = whole(20)
     concentration: Array | dist.Distribution = pseudo_counts(1.0, prior=(dist.Gamma,))
     weight_prior: str = choice("dirichlet", "stick_breaking")
-    free_last_stick: bool = flag()
+    free_last_stick: bool = flag(proper_with="=False")
 
     def program(self, x: Rows | None, rows: numpyro.plate) -> Rows:
         """Concentration, weights and components; then the label and the cells of each row."""
@@ -158,7 +158,6 @@ class Mixture(Model):
         gaussian=("weights", "locs", "covariances"),
         scores=("observation", "component"),
     )
-    proper_with = "free_last_stick=False"
     answers = MixtureAnswers
     methods = ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi", "tempered")
 

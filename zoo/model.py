@@ -208,8 +208,6 @@ class Model(Assumptions):
         roles: which variables play which part, for summaries, plots and reports.
         methods: the ways to fit it; ``method="auto"`` means the first that suits the model and its data.
         takes_documents: whether its data are documents: counts, or strings whose words are counted.
-        proper_with: of a model with a `program` whose prior may be improper, the fields with which it is
-            proper.
         answers: its closed forms.
     """
 
@@ -222,8 +220,6 @@ class Model(Assumptions):
     roles: ClassVar[Roles] = Roles()
     methods: ClassVar[tuple[str, ...]] = ()
     units: ClassVar[Mapping[str, Unit]] = {}
-
-    proper_with: ClassVar[str] = ""
     answers: ClassVar[type[Answers]] = Answers
 
     draw_locals: bool = dataclasses.field(default=False, init=False, repr=False, metadata=_OF_PROGRAM)

@@ -127,7 +127,7 @@ class Paired(SeveralTables):
     num_specific: tuple[int, ...] | None = static(None, **VIEW_FACTS["num_specific"])
     specific: str = choice("low_rank", "full_covariance")
     view_weights: Array = positive(1.0, **VIEW_FACTS["view_weights"])
-    beta: Array = numbers(0.0)
+    beta: Array = numbers(0.0, proper_with="=0")
     latent_variance: Array = positive(1.0)
     loading_variance: Array = positive(1.0)
     loc_variance: Array = positive(100.0)
@@ -187,7 +187,6 @@ class Paired(SeveralTables):
     family_field = "families"
     symmetries = ("rotation", "sign")
     methods = ("vb", "map", "gibbs", "nuts", "hmc", "svi", "closed_form", "tempered")
-    proper_with = "beta=0"
     answers = PairedAnswers
 
     # What the program is made of
