@@ -56,7 +56,7 @@ class GibbsKernel(MCMCKernel):
 
         It is the explicit one, or for documents the one with the topics of words summed out.
         """
-        return self._zoo_model if self._zoo_model.takes_documents else self._zoo_model.explicit
+        return self._zoo_model if self._zoo_model.data[0].holds_documents else self._zoo_model.explicit
 
     @property
     def default_fields(self) -> tuple[str, ...]:

@@ -207,13 +207,11 @@ class Model(Assumptions):
             names any is fitted in coordinates of its data (`zoo.coordinates`), and its program knows of none.
         roles: which variables play which part, for summaries, plots and reports.
         methods: the ways to fit it; ``method="auto"`` means the first that suits the model and its data.
-        takes_documents: whether its data are documents: counts, or strings whose words are counted.
         answers: its closed forms.
     """
 
     data: ClassVar[tuple[Table, ...]] = (Table("x"),)
     data_names = OfTables(lambda tables: tuple(table.name for table in tables))
-    takes_documents = OfTables(lambda tables: any("documents" in table.cells for table in tables))
     family_field: ClassVar[str | None] = None
     dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     symmetries: ClassVar[tuple[str, ...]] = ()

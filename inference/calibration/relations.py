@@ -219,7 +219,8 @@ def outcome_of(model: Model, method: str, relation: Relation) -> str:
     needs = {"row_doubled": "weights", "row_left_out": "weights", "batches": "batches", "devices": "devices"}
     if (needed := needs.get(name)) and needed not in takes:
         return f"no: method {method!r} takes no {needed}"
-    if name == "sparse" and not (model.takes_documents or takes_sparse_counts(model) or "sparse" in takes):
+    takes_counts = model.data[0].holds_documents or takes_sparse_counts(model)
+    if name == "sparse" and not (takes_counts or "sparse" in takes):
         return f"no: method {method!r} takes dense rows"
     return said
 
@@ -547,7 +548,7 @@ def _stored(tree: xr.DataTree, data: tuple, said: str) -> Iterator[tuple[str, xr
     for site in (model.roles.responsibilities, model.roles.latent, model.roles.document_topic):
         if site in group and group[site].dims == model.roles.scores and _NOT_STORED not in said:
             yield "scores", group[site]
-    if model.takes_documents and (site := dirichlet_of(model.roles.document_topic or "")) in group:
+    if model.data[0].holds_documents and (site := dirichlet_of(model.roles.document_topic or "")) in group:
         yield "scores", group[site] / group[site].sum(model.roles.scores[-1])
     if "log_likelihood" in tree.children and method_of(model, tree.attrs["method"]).log_density is None:
         rows = tree["log_likelihood"]["log_likelihood"]

@@ -590,7 +590,7 @@ def _of_doubtful(tree: xr.DataTree) -> Judgement | None:
     )
     reason = "their probabilities are divided: the groups shade into each other"
     advice = "act on probabilities (what='probabilities' of predict), not on the label of a single row"
-    if not model_of(tree).takes_documents:
+    if not model_of(tree).data[0].holds_documents:
         advice += f"; {_DIRECTIONS}"
     return Judgement(None, text, reason, advice)
 

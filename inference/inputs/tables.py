@@ -34,7 +34,7 @@ def as_arrays(model: Model, data: tuple) -> tuple[tuple[np.ndarray, ...], dict[s
         TypeError: a column is not numeric, or sparse rows that the model does not take.
         ValueError: a part is not two-dimensional, or two columns of one name.
     """
-    if model.takes_documents:
+    if model.data[0].holds_documents:
         (counts,), coords = read_documents(*data)
         lengths = np.bincount(counts.document, counts.count, counts.shape[0])
         warn_of_empty(lengths, data[0], coords.get("document"))
@@ -103,7 +103,7 @@ def read_parts(
     found: list[Columns | None] = [None] * len(data)
     for place, arguments in zip(tables, own, strict=True):
         name = model.data_names[place]
-        if model.takes_documents:
+        if model.data[0].holds_documents:
             found[place] = _columns_of_counts(data[place], arguments, name)
         else:
             found[place] = replace(read_columns(data[place], name=name, **arguments), is_held=is_held)

@@ -78,7 +78,7 @@ def suitable_fields(model: type[Model], data: Sequence[Any]) -> dict[str, Any]:
     name, x = model.__name__, data[0]
     _check_num_tables(model, data)
     check_scores_new_rows(model)
-    if model.takes_documents:
+    if model.data[0].holds_documents:
         if not hasattr(x, "tocsr"):
             raise ValueError(
                 f"{name} scores documents given their lengths: give their counts as a sparse matrix"
@@ -103,7 +103,7 @@ def check_scores_new_rows(model: type[Model]) -> None:
     """Raise ValueError unless the model has a density of new rows, by which it can be compared."""
     if not model.answers.has_density:
         raise ValueError(f"{model.__name__} has no density of rows to compare")
-    if model.takes_documents and getattr(model, "scored_over_fitted", False):
+    if model.data[0].holds_documents and getattr(model, "scored_over_fitted", False):
         raise ValueError(
             f"{model.__name__} fits the topic shares of a new document to that document, which more topics "
             "always do better: compare by inference.diagnostics.heldout(tree, counts, protocol='completion')"

@@ -55,6 +55,11 @@ class Table(NamedTuple):
     most_latents: tuple[str, ...] = ()
     stated_in: Literal["data", "columns", "common"] = "data"
 
+    @property
+    def holds_documents(self) -> bool:
+        """Whether its rows are documents: counts, or strings whose words are counted."""
+        return "documents" in self.cells
+
 
 class OfTables:
     """A fact that follows from the tables that a model declares, asked of the model or of its class.
