@@ -42,7 +42,7 @@ from zoo.answers import answer_of, completion_of, completions_of
 from zoo.checks import check_choice, check_complete, check_flag, warn
 from zoo.intake import Columns
 from zoo.intake.families import for_data
-from zoo.intake.tables import num_needed, takes_missing
+from zoo.intake.tables import num_needed, tables_of, takes_missing
 from zoo.model import Model
 from zoo.shapes import Shape
 from zoo.sparse import SparseCounts
@@ -389,7 +389,7 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     dims = [model.variable_dims[name][1] for name in model.data_names[: len(given)]]
     if model.data[0].holds_documents:
         return _checked(model, tuple(matching_words(part, labels_along(tree, dims[0])) for part in given))
-    gaps = [takes_missing(model), *(bool(table.missing) for table in model.tables[1:])]
+    gaps = [takes_missing(model), *(bool(table.missing) for table in tables_of(model)[1:])]
     parts = zip(given, dims, gaps, strict=False)
     return _checked(model, tuple(matching_columns(x, labels_along(tree, dim), gap) for x, dim, gap in parts))
 

@@ -103,7 +103,7 @@ OF_ASSUMPTIONS = {
 }  # fmt: skip
 OF_USERS = {"__call__", "explicit", "log_likelihood", "scores", "predicted", "from_data"}
 OF_DEFAULTS = {
-    "data_names", "tables", "variable_dims",
+    "data_names", "variable_dims",
     "part_families", "coordinate_freedom", "has_own_coordinates", "own_coordinates",
     "part_weights", "scale_remedies", "exact_symmetries", "with_families", "encoded",
     "with_sizes_from", "check_new", "check", "draw_locals",

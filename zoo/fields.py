@@ -569,7 +569,7 @@ def part_sizes(model: "Model") -> tuple[int | None, ...]:
     """
     known = names_of(model).static
     sizes = tuple(getattr(model, name) if name in known else None for name in size_fields(model))
-    return sizes if model.tables is model.data else sizes[0] or (None,) * len(model.tables)
+    return sizes[0] or (None,) * len(model.data_names) if "*" in model.data[0].name else sizes
 
 
 def sizes_of(model: "Model", parts: Sequence[Any]) -> dict[str, Any]:

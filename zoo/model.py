@@ -33,8 +33,8 @@ from zoo.checks import shown
 from zoo.coordinates import Coordinates, Freedom, Unit, freedom_of
 from zoo.coordinates.of_models import coordinate_fields, turned
 from zoo.fields import Part, facts_of, flag, names_of, origin_of, read_off, require, scale_of, sizes_of
-from zoo.intake import ANY, NUMBERS, Columns, OfTables, Table
-from zoo.intake.tables import as_cells, check_fit, check_latents, check_rows_of, columns_of
+from zoo.intake import ANY, NUMBERS, Columns, PartNames, Table
+from zoo.intake.tables import as_cells, check_fit, check_latents, check_rows_of, columns_of, tables_of
 from zoo.naming import did_you_mean
 from zoo.programs import in_current_precision, run
 from zoo.roles import Roles
@@ -197,7 +197,7 @@ class Model(Assumptions):
 
     Attributes:
         data: the parts of the data, in the order of the call, and what each takes.
-        data_names: names of the data sites, as the other facts about data read off `data`.
+        data_names: names of the data sites, by `data`.
         family_field: the field that holds families of cells or of components, which the columns of a table
             may choose; None: there is none.
         dims: variable name to the names of its dims, rows first; a name that repeats by view is written once
@@ -211,7 +211,7 @@ class Model(Assumptions):
     """
 
     data: ClassVar[tuple[Table, ...]] = (Table("x"),)
-    data_names = OfTables(lambda tables: tuple(table.name for table in tables))
+    data_names = PartNames()
     family_field: ClassVar[str | None] = None
     dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     symmetries: ClassVar[tuple[str, ...]] = ()
@@ -313,7 +313,7 @@ class Model(Assumptions):
         """For each part of the data the coordinates in which the model can be written; None: its own."""
         free = freedom_of({**self.units_of_fields, **self.units}, self.data_names)
         is_as_passed = not getattr(self, "standardize", True)  # though its numbers are without a unit
-        pairs = zip(self.tables, free, strict=True)
+        pairs = zip(tables_of(self), free, strict=True)
         return tuple(None if is_as_passed and part.stated_in != "data" else own for part, own in pairs)
 
     @property
@@ -372,14 +372,6 @@ class Model(Assumptions):
         }
         return tuple(remedy if number in shared else "" for number in range(len(self.data_names)))
 
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """The parts of the data by their names: as declared, a starred one once for each family."""
-        (first, *others), stars = self.data, range(len(self.part_families))
-        if "*" not in first.name:
-            return self.data
-        return (*(first._replace(name=first.name.replace("*", str(v))) for v in stars), *others)
-
     def encoded(self, *data: Any) -> tuple[Self, tuple]:
         """The model and its data, sparse ones and class labels as the model takes them.
 
@@ -394,7 +386,7 @@ class Model(Assumptions):
         """
         return self, tuple(
             as_cells(self, place, part) if is_sparse(part) and table.sparse != "counts" else part
-            for place, (table, part) in enumerate(zip(self.tables, data, strict=False))
+            for place, (table, part) in enumerate(zip(tables_of(self), data, strict=False))
         )
 
     def with_families(self, columns: Sequence[Columns | None]) -> Self:
