@@ -338,11 +338,6 @@ class Model(Assumptions):
         return Coordinates(tuple(origins.get(number) for number in range(len(scales))), scales)
 
     @property
-    def part_weights(self) -> Mapping[str, Any]:
-        """Parts of the data to the weight of their log densities in the program, where it is not one."""
-        return {}
-
-    @property
     def exact_symmetries(self) -> tuple[str, ...]:
         """Those of `symmetries` that leave the posterior unchanged with the present fields: by default all.
 

@@ -22,7 +22,7 @@ from numpyro.distributions.transforms import AffineTransform
 from numpyro.primitives import Messenger
 
 from zoo.coordinates import free_log_scales, is_improper
-from zoo.coordinates.of_models import inside
+from zoo.coordinates.of_models import inside, part_weights
 from zoo.fields import facts_of, require, size_fields, sizes_of
 from zoo.shapes import Values
 
@@ -176,7 +176,7 @@ def log_rows(model: "Model", values: Values, data: tuple) -> Array:
             f"its program draws {', '.join(missing)}" if missing else "its program scores them by a factor"
         )
         raise ValueError(f"{type(model).__name__} has no log density of a row: {reason}")
-    parts = ((sites[name], model.part_weights.get(name, 1.0)) for name in model.data_names)
+    parts = zip(map(sites.__getitem__, model.data_names), part_weights(model), strict=True)
     return sum(weight * site["fn"].log_prob(site["value"]) for site, weight in parts)
 
 

@@ -91,6 +91,21 @@ def inside(model: "Model", own: Coordinates) -> Any:
     return expressed(model, own.inward).replaced(**coordinate_fields(model))
 
 
+def part_weights(model: "Model") -> list[Any]:
+    """The powers of the densities of the parts of the data in the program, see `zoo.intake.Table.weight`.
+
+    Args:
+        model: the model.
+
+    Returns:
+        A number for each part.
+    """
+    num_parts, (first, *_) = len(model.data_names), model.data
+    tables = (*[first] * (num_parts - len(model.data)), *model.data)  # of which the first may have a star
+    found = [getattr(model, own.weight) if isinstance(own.weight, str) else own.weight for own in tables]
+    return [weight[part] if np.ndim(weight) else weight for part, weight in enumerate(found)]
+
+
 def noise_factors(model: "Model") -> Mapping[str, Any]:
     """Factors of noise variances in the rows of the loadings, where columns are in units of their own.
 

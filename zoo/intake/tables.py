@@ -39,6 +39,8 @@ class Table(NamedTuple):
             ``"data"``'s, or with ``"columns"`` those about the columns' means and in their deviations, with
             ``"common"`` in a common one. They are read off the data into fields of the model,
             ``{name}_origin`` and ``{name}_scale``, which ``standardize=False`` leaves out.
+        weight: the power of its density in the program, or the field with that, one number or one for each
+            part; 0: the score is no density of the rows, and their unit does not change it.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Table(NamedTuple):
     latents: tuple[str, ...] = ()
     most_latents: tuple[str, ...] = ()
     stated_in: Literal["data", "columns", "common"] = "data"
+    weight: float | str = 1.0
 
     @property
     def holds_documents(self) -> bool:
