@@ -104,7 +104,7 @@ OF_ASSUMPTIONS = {
 OF_USERS = {"__call__", "explicit", "log_likelihood", "scores", "predicted", "from_data"}
 OF_DEFAULTS = {
     "data_names", "variable_dims",
-    "part_families", "coordinate_freedom", "has_own_coordinates", "own_coordinates",
+    "part_families", "coordinate_freedom", "own_coordinates",
     "scale_remedies", "exact_symmetries", "with_families", "encoded",
     "with_sizes_from", "check_new", "check", "draw_locals",
     "has_steep_cells", "__init_subclass__", "_repr_html_",

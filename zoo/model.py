@@ -317,19 +317,14 @@ class Model(Assumptions):
         return tuple(None if is_as_passed and part.stated_in != "data" else own for part, own in pairs)
 
     @property
-    def has_own_coordinates(self) -> bool:
-        """Whether the program is stated in coordinates of its own, see `own_coordinates`."""
-        return getattr(self, "standardize", False) and bool(self.units)
-
-    @property
     def own_coordinates(self) -> Coordinates | None:
         """The coordinates in which the program is stated, where these are not those of the data.
 
         A model with units whose field ``standardize`` is true is stated in the columns' deviations, its
         fields by `zoo.fields.scale_of`: quantities without an axis over columns have no unit then. Another
-        model that is stated about an origin or in a common scale says so here and in `has_own_coordinates`.
+        model that is stated about an origin or in a common scale says so here, and its fields by ``inside``.
         """
-        if not self.has_own_coordinates:
+        if not (getattr(self, "standardize", False) and self.units):
             return None
         named = tuple(facts_of(self, "scales"))
         require(self, *named)

@@ -138,7 +138,6 @@ class StatedRows(_Rows):
     num_features: int | None = size_of("x")
 
     dims = {"loc": ("feature",), "noise_variance": (), "x": ("observation", "feature")}
-    has_own_coordinates = property(lambda self: self.unit is not None)
     __call__ = Model.__call__
 
     @property
@@ -147,7 +146,7 @@ class StatedRows(_Rows):
 
     @property
     def units_of_fields(self):
-        stated = {"place": PLACE, "unit": Unit(1, (-1,))} if self.has_own_coordinates else {}
+        stated = {"place": PLACE, "unit": Unit(1, (-1,))} if self.unit is not None else {}
         return stated | {"centre": PLACE, "breadth": Unit(0), "noise_rate": self._noise}
 
     @property
@@ -156,7 +155,7 @@ class StatedRows(_Rows):
 
     @property
     def own_coordinates(self):
-        return Coordinates((self.place,), (self.unit,)) if self.has_own_coordinates else None
+        return Coordinates((self.place,), (self.unit,)) if self.unit is not None else None
 
     def program(self, x, rows):
         """The mean has a prior about the origin, whose breadth has no unit."""

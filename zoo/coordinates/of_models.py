@@ -78,6 +78,19 @@ def coordinate_fields(model: "Model") -> dict[str, Any]:
     return {field.name: field.metadata["inside"] for field in own if "inside" in field.metadata}
 
 
+def is_stated(model: "Model") -> bool:
+    """Whether the program is stated in coordinates of its own, whether or not these are read already.
+
+    Args:
+        model: the model.
+
+    Returns:
+        Whether its fields, or some of them, are other than in a model that has none.
+    """
+    inner = coordinate_fields(model).items()
+    return bool(model.units) and any(getattr(model, name) is not value for name, value in inner)
+
+
 def inside(model: "Model", own: Coordinates) -> Any:
     """The model of data in coordinates, and stated in these.
 

@@ -257,7 +257,7 @@ class JointPriorModel(ChoosesFamily):
         return family.learns_noise if self.standardize else has_units(family)
 
     @property
-    def has_own_coordinates(self) -> bool:
+    def _has_unit(self) -> bool:
         """Whether cells are in a unit of their own: Gaussian ones of unknown noise, exponential and gamma."""
         has_unit = self.unit is not None and any(map(self._is_measured, range(len(self.part_families))))
         return self._is_inverse or has_unit
@@ -267,7 +267,7 @@ class JointPriorModel(ChoosesFamily):
         """Those about ``loc_mean`` in ``unit``, or in the columns' sizes ``1 / natural_unit``."""
         if self._is_inverse:
             return Coordinates((None,), (1 / self.natural_unit,))
-        if not self.has_own_coordinates:
+        if not self._has_unit:
             return None
         require(self, "num_features")
         pairs = zip(field_by_part(self, "loc_mean"), field_by_part(self, "unit"), strict=True)
@@ -278,7 +278,7 @@ class JointPriorModel(ChoosesFamily):
     def units(self) -> Mapping[str, Unit]:
         """Of cells in a unit of their own: rows, natural parameters with what they are made of, noise."""
         units: dict[str, Unit] = {}
-        if not (self.has_own_coordinates or self.standardize):
+        if not (self._has_unit or self.standardize):
             return units
         power, has_place = (-1, False) if self._is_inverse else (1, True)
         for v, name in enumerate(self.data_names):
@@ -322,7 +322,7 @@ class JointPriorModel(ChoosesFamily):
 
     def _stated_unit(self, axes: tuple[int, ...], *, is_place: bool) -> Unit | tuple[Unit, ...] | None:
         """Of a field with numbers of each table, which count in those with a unit of their own."""
-        if self._is_inverse or not (self.has_own_coordinates or self.standardize):
+        if self._is_inverse or not (self._has_unit or self.standardize):
             return None
         measured = enumerate(map(self._is_measured, range(len(self.part_families))))
         units = tuple(Unit(int(own), axes, own and is_place, v) for v, own in measured)
