@@ -107,7 +107,7 @@ OF_DEFAULTS = {
     "part_families", "coordinate_freedom", "own_coordinates",
     "scale_remedies", "exact_symmetries", "with_families", "encoded",
     "with_sizes_from", "check_new", "check", "draw_locals",
-    "has_steep_cells", "__init_subclass__", "_repr_html_",
+    "__init_subclass__", "_repr_html_",
 }  # fmt: skip
 
 

@@ -52,8 +52,6 @@ __all__ = [
     "in_current_precision",
 ]
 
-_OF_PROGRAM = {"static": True}
-
 
 def attach_submodules() -> None:
     """Make every loaded submodule of NumPyro an attribute of its package, as the import system does."""
@@ -220,8 +218,7 @@ class Model(Assumptions):
     units: ClassVar[Mapping[str, Unit]] = {}
     answers: ClassVar[type[Answers]] = Answers
 
-    draw_locals: bool = dataclasses.field(default=False, init=False, repr=False, metadata=_OF_PROGRAM)
-    has_steep_cells: bool = dataclasses.field(default=False, init=False, repr=False, metadata=_OF_PROGRAM)
+    draw_locals: bool = dataclasses.field(default=False, init=False, repr=False, metadata={"static": True})
 
     def __init_subclass__(cls) -> None:
         """Add the fields that tell in which coordinates the program is stated, see `Table.stated_in`."""

@@ -137,7 +137,7 @@ def test_a_value_outside_its_domain_is_refused(fields, error, message):
 def test_what_follows_from_the_fields():
     model = Declared()
     static_ones = {"num_latents", "num_levels", "form", "repeats", "names", "standardize", "num_features"}
-    assert set(names_of(model).static) == static_ones | {"draw_locals", "has_steep_cells"}
+    assert set(names_of(model).static) == static_ones | {"draw_locals"}
     assert [*facts_of(model, "is_concentration")] == ["strength"] and size_fields(model) == ("num_features",)
     assert model.field_dims["loc"] == ("feature",) == model.field_dims["column_scale"]
     assert model.field_dims["rate"] == () and "noise" not in model.field_dims

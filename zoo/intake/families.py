@@ -138,9 +138,17 @@ def for_data(model: "Model", *data: Any) -> Any:
     return model if own is held else model.replaced(**{model.family_field: own})
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class ChoosesFamily(Model):
-    """A model whose families may be `AUTO`: until data decide, those cells are zeros and ones."""
+    """A model whose families may be `AUTO`: until data decide, those cells are zeros and ones.
 
+    Attributes:
+        has_steep_cells: whether integrals over latents take finer nodes, see `zoo.answers.Answers.resolving`.
+    """
+
+    has_steep_cells: bool = dataclasses.field(
+        default=False, init=False, repr=False, metadata={"static": True}
+    )
     family_field: ClassVar[str] = "family"
     _given: ClassVar[Mapping[str, Any] | None] = None
 
