@@ -95,7 +95,7 @@ MECHANISMS = {
 
 #: What an author declares and what a user calls (CONTRIBUTING.md), and defaults that some models override.
 OF_AUTHORS = {
-    "data", "dims", "methods", "symmetries", "units", "prior", "program", "roles", "answers", "family_field",
+    "data", "dims", "methods", "symmetries", "units", "prior", "program", "roles", "answers",
 }  # fmt: skip
 OF_ASSUMPTIONS = {
     "__init_subclass__", "__new__", "__post_init__", "field_dims", "units_of_fields", "is_filled", "validate",

@@ -112,7 +112,7 @@ class DEPCAM(LocalPCAFields):
         array(2.)
     """
 
-    family: Given[Family | str, Family] = part("auto", convert=as_family)
+    family: Given[Family | str, Family] = part("auto", convert=as_family, families=True)
     num_components: int = size(3)
     num_latents: int = size(2)
     repulsion: Array = numbers(1.0, least=0, proper_with="=0 and sparsity > 0")

@@ -119,7 +119,7 @@ class EPCA(OneTable):
         5
     """
 
-    family: Given[Family | str, Family] = part("auto", convert=as_family)
+    family: Given[Family | str, Family] = part("auto", convert=as_family, families=True)
     num_latents: int = size(2)
     beta: Array = numbers(0.0, proper_with="=0")
     latent_variance: Array = positive(1.0)

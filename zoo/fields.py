@@ -14,18 +14,21 @@ fact                  meaning
 ``otherwise``         its value where none is given and nothing is read, of the model
 ``convert``           what becomes of a given value before it is checked
 ``inside``            what it is in a model that is stated in the coordinates of its data
+``families``          that it holds the families of cells or of components, which the columns of a table may
+                      choose
 ``proper_with``       where a prior may be improper or unnormalised, its value with which it is neither, in
                       messages
 ====================  ================================================================================
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
+from jax import Array
 from numpyro.distributions import Distribution, Gamma
 
 from zoo import checks
@@ -247,6 +250,28 @@ def origin_of(number: int = 0, dim: str = "feature") -> Any:
     )
 
 
+def stated_fields(tables: Sequence[Any], dims: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[Any, Any]]:
+    """The fields that tell in which coordinates a program is stated, see `zoo.intake.Table.stated_in`.
+
+    Args:
+        tables: of the model.
+        dims: of its variables.
+
+    Returns:
+        Name to type and dataclass field.
+    """
+    stated = [own for own in enumerate(tables) if own[1].stated_in != "data"]
+    found: dict[str, tuple[Any, Any]] = {"standardize": (bool, flag(True, inside=False))} if stated else {}
+    for number, table in stated:
+        dim, unit = dims[table.name][-1], Unit(1, (-1,), part=number)
+        of_scale = scale_of(number, dim if table.stated_in == "columns" else None, unit)
+        found |= {
+            f"{table.name}_scale": (Array | None, of_scale),
+            f"{table.name}_origin": (Array | None, origin_of(number, dim)),
+        }
+    return found
+
+
 def part(default: Any = None, kind: type = object, called: str = "", **facts: Any) -> Any:
     """A nested part of the model, or a field that the model checks by itself.
 
@@ -289,6 +314,18 @@ def facts_of(owner: "Assumptions | type[Assumptions]", fact: str) -> dict[str, A
         if fact not in _OF_USED or (value is not None and _is_used(field, owner)):
             found[field.name] = value
     return found
+
+
+def family_field(owner: "Assumptions | type[Assumptions]") -> str:
+    """The field that holds families of cells or of components; empty: there is none.
+
+    Args:
+        owner: a model, or its class.
+
+    Returns:
+        Its name.
+    """
+    return next(iter(facts_of(owner, "families")), "")
 
 
 class Names(NamedTuple):

@@ -109,7 +109,7 @@ class Mixture(Model):
         (2,)
     """
 
-    components: ComponentPrior | None = part(**COMPONENTS, read=_filled, fill=_filled)
+    components: ComponentPrior | None = part(**COMPONENTS, families=True, read=_filled, fill=_filled)
     num_components: int = whole(20)
     concentration: Array | dist.Distribution = pseudo_counts(1.0, prior=(dist.Gamma,))
     weight_prior: str = choice("dirichlet", "stick_breaking")
@@ -133,7 +133,6 @@ class Mixture(Model):
             return sample("x", MixtureRows(family, theta, log_weights, c, rows.size, u), obs=x)
 
     data = (Table("x", ANY, missing="rows", sparse="counts", dense=DENSE, needs=2, why=ONE_ROW),)
-    family_field = "components"
     dims = {
         "concentration": (),
         "stick_decays": ("stick",),

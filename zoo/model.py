@@ -24,7 +24,6 @@ from typing import Any, ClassVar, Self
 import jax
 import numpy as np
 import numpyro
-from jax import Array
 from numpyro.distributions import Distribution
 
 from zoo.answers import Answers, answer_of
@@ -32,7 +31,7 @@ from zoo.cards.markup import facts_as_html
 from zoo.checks import shown
 from zoo.coordinates import Coordinates, Freedom, Unit, freedom_of
 from zoo.coordinates.of_models import coordinate_fields, turned
-from zoo.fields import Part, facts_of, flag, names_of, origin_of, read_off, require, scale_of, sizes_of
+from zoo.fields import Part, facts_of, family_field, names_of, read_off, require, sizes_of, stated_fields
 from zoo.intake import ANY, NUMBERS, Columns, PartNames, Table
 from zoo.intake.tables import as_cells, check_fit, check_latents, check_rows_of, columns_of, tables_of
 from zoo.naming import did_you_mean
@@ -99,7 +98,7 @@ class Assumptions:
     def __new__(cls, *values: Any, **fields: Any) -> Self:
         """Refuse a field that there is not, naming those that there are; a size in the place of families."""
         known = [field.name for field in dataclasses.fields(cls) if field.init]
-        if values and isinstance(values[0], int) and known[0] == getattr(cls, "family_field", None):
+        if values and isinstance(values[0], int) and known[0] == family_field(cls):
             size = next(name for name in known if name.startswith("num_"))
             call = f"{cls.__name__}({size}={values[0]})"
             raise TypeError(f"{known[0]} comes first and is no number; did you mean {call}?")
@@ -196,8 +195,6 @@ class Model(Assumptions):
     Attributes:
         data: the parts of the data, in the order of the call, and what each takes.
         data_names: names of the data sites, by `data`.
-        family_field: the field that holds families of cells or of components, which the columns of a table
-            may choose; None: there is none.
         dims: variable name to the names of its dims, rows first; a name that repeats by view is written once
             with a star.
         symmetries: which of ``"labels"``, ``"rotation"``, ``"sign"`` leave the posterior unchanged.
@@ -210,7 +207,6 @@ class Model(Assumptions):
 
     data: ClassVar[tuple[Table, ...]] = (Table("x"),)
     data_names = PartNames()
-    family_field: ClassVar[str | None] = None
     dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     symmetries: ClassVar[tuple[str, ...]] = ()
     roles: ClassVar[Roles] = Roles()
@@ -223,16 +219,7 @@ class Model(Assumptions):
     def __init_subclass__(cls) -> None:
         """Add the fields that tell in which coordinates the program is stated, see `Table.stated_in`."""
         super().__init_subclass__()
-        stated = [own for own in enumerate(cls.__dict__.get("data", ())) if own[1].stated_in != "data"]
-        fields: dict[str, tuple[Any, Any]] = {"standardize": (bool, flag(True, inside=False))}
-        for number, table in stated:
-            dim, unit = cls.dims[table.name][-1], Unit(1, (-1,), part=number)
-            of_scale = scale_of(number, dim if table.stated_in == "columns" else None, unit)
-            fields |= {
-                f"{table.name}_scale": (Array | None, of_scale),
-                f"{table.name}_origin": (Array | None, origin_of(number, dim)),
-            }
-        for name, (kind, field) in fields.items() if stated else ():
+        for name, (kind, field) in stated_fields(cls.__dict__.get("data", ()), cls.dims).items():
             cls.__annotations__[name] = kind
             setattr(cls, name, field)
 
@@ -303,7 +290,8 @@ class Model(Assumptions):
     @property
     def part_families(self) -> tuple[Any, ...]:
         """The family of the cells, or of the components, of each part of the data; None: there is none."""
-        return (None,) * len(self.data)
+        held = getattr(self, family_field(self), None)
+        return held if isinstance(held, tuple) else (held,) * len(self.data)
 
     @property
     def coordinate_freedom(self) -> tuple[Freedom | None, ...]:
@@ -403,8 +391,8 @@ class Model(Assumptions):
         """
         given = {name: value for name, value in overrides.items() if value is not None}
         weight = given.pop("sample_weight", None) if cls.answers.weighs_rows else None
-        if cls.family_field is not None and "*" in cls.data[0].name:
-            given.setdefault(cls.family_field, ("auto",) * len(data))
+        if (field := family_field(cls)) and "*" in cls.data[0].name:
+            given.setdefault(field, ("auto",) * len(data))
         model = cls(**given)
         model, data = model.with_families(columns_of(model, data)).encoded(*data)
         return model.with_sizes_from(*data, sample_weight=weight)

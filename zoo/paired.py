@@ -185,7 +185,6 @@ class Paired(SeveralTables):
         "natural_params_*": ("observation", "feature_*"),
         "y_*": ("observation", "feature_*"),
     }
-    family_field = "families"
     symmetries = ("rotation", "sign")
     methods = ("vb", "map", "gibbs", "nuts", "hmc", "svi", "closed_form", "tempered")
     answers = PairedAnswers

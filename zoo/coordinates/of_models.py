@@ -115,7 +115,7 @@ def part_weights(model: "Model") -> list[Any]:
     """
     num_parts, (first, *_) = len(model.data_names), model.data
     tables = (*[first] * (num_parts - len(model.data)), *model.data)  # of which the first may have a star
-    found = [getattr(model, own.weight) if isinstance(own.weight, str) else own.weight for own in tables]
+    found: list[Any] = [getattr(model, w) if isinstance(w := own.weight, str) else w for own in tables]
     return [weight[part] if np.ndim(weight) else weight for part, weight in enumerate(found)]
 
 

@@ -18,7 +18,7 @@ from zoo.exponential_family.cells import (
     without_units,
 )
 from zoo.exponential_family.joint_prior import balanced_variance
-from zoo.fields import Part, require
+from zoo.fields import Part, family_field, require
 from zoo.intake.families import ChoosesFamily
 from zoo.intake.kinds import Columns
 
@@ -53,7 +53,7 @@ def _own_units(model: "Projection", *parts: Part) -> np.ndarray | None:
     if not model.reads_units:
         return None
     units = [unit for _, unit in _units(model, parts)]
-    is_one = not model.standardize and model.family_field == "family"
+    is_one = not model.standardize and family_field(model) == "family"
     return units[0] if is_one else np.concatenate(list(map(np.atleast_1d, units)))
 
 
@@ -81,7 +81,7 @@ def _kernels(model: "Projection", *parts: Part) -> Any:
     found = [
         family.kernel_of(part.rows, KERNEL_STRENGTH) for family, part in zip(families, parts, strict=True)
     ]
-    if model.family_field == "family":
+    if family_field(model) == "family":
         return found[0]
     pairs = zip(found, parts, strict=True)
     return np.concatenate([np.broadcast_to(own, (part.rows.shape[1], 2)) for own, part in pairs])
@@ -204,7 +204,7 @@ class JointPriorModel(ChoosesFamily):
         if not any(family.learns_noise for family in self.part_families):
             if self._given is not None:
                 return  # families are still to be read off the columns
-            raise ValueError(without_units(self.part_families, self.family_field))
+            raise ValueError(without_units(self.part_families, family_field(self)))
         if self.beta > 0:
             raise ValueError(
                 "standardize=True goes with beta=0: the kernel's pseudo-data have a unit of their own; leave "
@@ -233,7 +233,7 @@ class JointPriorModel(ChoosesFamily):
     @property
     def scale_remedies(self) -> tuple[str, ...]:
         """`standardize`, which cells of known noise and the joint prior do not have, for Gaussian tables."""
-        remedy = f"give {self.family_field} with Gaussian(noise_variance=None), and standardize=True"
+        remedy = f"give {family_field(self)} with Gaussian(noise_variance=None), and standardize=True"
         if self.beta > 0:
             remedy = "divide the columns by their standard deviations"
         elif all(family.learns_noise for family in self.part_families):
@@ -296,7 +296,7 @@ class JointPriorModel(ChoosesFamily):
         return {} if self._is_inverse else {f"noise_variance{self._suffix(v)}": unit}
 
     def _suffix(self, v: int) -> str:
-        return "" if self.family_field == "family" else f"_{v}"
+        return "" if family_field(self) == "family" else f"_{v}"
 
     def _param_columns(self, v: int) -> tuple[int, ...] | None:
         """The column of each natural parameter of a table; None: each column has one."""
@@ -326,4 +326,4 @@ class JointPriorModel(ChoosesFamily):
             return None
         measured = enumerate(map(self._is_measured, range(len(self.part_families))))
         units = tuple(Unit(int(own), axes, own and is_place, v) for v, own in measured)
-        return units[0] if self.family_field == "family" else units
+        return units[0] if family_field(self) == "family" else units

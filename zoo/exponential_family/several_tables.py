@@ -50,7 +50,7 @@ def _by_view(least: int) -> dict[str, Any]:
 
 
 VIEW_FACTS: dict[str, Any] = {
-    "families": {"convert": _as_families},
+    "families": {"convert": _as_families, "families": True},
     "num_specific": _by_view(0) | {"otherwise": lambda model: (0,) * len(model.families)},
     "num_features": _by_view(1),
     "view_weights": {"dims": lambda model: {"each view": len(model.families)}, "or_one": True},
