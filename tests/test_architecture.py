@@ -98,8 +98,7 @@ OF_AUTHORS = {
     "data", "dims", "methods", "symmetries", "units", "prior", "program", "roles", "answers",
 }  # fmt: skip
 OF_ASSUMPTIONS = {
-    "__init_subclass__", "__new__", "__post_init__", "field_dims", "units_of_fields", "is_filled", "validate",
-    "replaced",
+    "__init_subclass__", "__new__", "__post_init__", "is_filled", "validate", "replaced",
 }  # fmt: skip
 OF_USERS = {"__call__", "explicit", "log_likelihood", "scores", "predicted", "from_data"}
 OF_DEFAULTS = {

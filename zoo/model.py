@@ -140,20 +140,6 @@ class Assumptions:
         """Raise ValueError or TypeError if fields do not go together, each of which is in its domain."""
 
     @property
-    def field_dims(self) -> Mapping[str, tuple[str, ...]]:
-        """Fields that are arrays with named dims, to these."""
-        return facts_of(self, "dims")
-
-    @property
-    def units_of_fields(self) -> Mapping[str, Unit | tuple[Unit, ...]]:
-        """Hyperparameters to how they follow the data's origin and scale; others do not.
-
-        One that holds numbers of all parts of the data has a unit for each, see
-        `zoo.coordinates.of_models.field_by_part`.
-        """
-        return facts_of(self, "unit")
-
-    @property
     def is_filled(self) -> bool:
         """Whether nothing that others are checked against is still to be read off the data."""
         return True
@@ -238,7 +224,7 @@ class Model(Assumptions):
         """
         if type(self).program is Model.program:
             raise TypeError(f"{type(self).__name__} defines no program")
-        require(self, *self.units_of_fields)
+        require(self, *facts_of(self, "unit"))
         return run(in_current_precision(self), data, num_observations)
 
     def program(self, *parts: Observed | None, rows: numpyro.plate) -> Any:
@@ -296,7 +282,7 @@ class Model(Assumptions):
     @property
     def coordinate_freedom(self) -> tuple[Freedom | None, ...]:
         """For each part of the data the coordinates in which the model can be written; None: its own."""
-        free = freedom_of({**self.units_of_fields, **self.units}, self.data_names)
+        free = freedom_of({**facts_of(self, "unit"), **self.units}, self.data_names)
         is_as_passed = not getattr(self, "standardize", True)  # though its numbers are without a unit
         pairs = zip(tables_of(self), free, strict=True)
         return tuple(None if is_as_passed and part.stated_in != "data" else own for part, own in pairs)
@@ -415,7 +401,7 @@ class Model(Assumptions):
         read |= read_off(self.replaced(**read), parts)
         model = self.replaced(**read)
         if model.own_coordinates is not None:
-            told = read.keys() & model.units_of_fields.keys() - coordinate_fields(model).keys()
+            told = read.keys() & facts_of(model, "unit").keys() - coordinate_fields(model).keys()
             read |= {name: turned(model, name, model.own_coordinates.outward) for name in told}
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
         return type(self)(**given | read) if read else self

@@ -37,6 +37,7 @@ from inference.methods import method_of
 from inference.numerics.weighted_rows import in_own_shapes
 from inference.prediction import log_density, predict, transform
 from inference.results.files import model_of
+from inference.results.model_fields import dims_of
 from zoo.answers import completions_of, has_answer
 from zoo.checks import check_choice
 from zoo.coordinates import Coordinates
@@ -243,12 +244,12 @@ def sized(make: Callable[..., Model], data: tuple) -> Model:
 def _reordered(model: Model, order: Mapping[str, np.ndarray]) -> Model:
     """A model whose given arrays have their columns in the order of the changed data."""
     found = {
-        name: _in_order(getattr(model, name), model.field_dims.get(name, ()), order)
+        name: _in_order(getattr(model, name), dims_of(model).get(name, ()), order)
         for name in names_of(model).leaves
     }
     for name, value in found.items():
         if isinstance(value, Assumptions):
-            dims = getattr(value, "field_dims", {})
+            dims = dims_of(value)
             own = {
                 field: _in_order(getattr(value, field), dims.get(field, ()), order)
                 for field in names_of(value).leaves

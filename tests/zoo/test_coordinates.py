@@ -365,9 +365,13 @@ def test_means_of_a_model_stated_about_an_origin_are_those_of_the_data(name, sit
 )
 def test_a_wrong_unit_of_a_field_is_found(name, field, unit):
     def planted(model):
-        owner = getattr(model, "components", model)
-        wrong = with_table(owner, "units_of_fields", {**owner.units_of_fields, field: unit})
-        return wrong if owner is model else model.replaced(components=wrong)
+        if not hasattr(model, "components"):
+            own = copy.copy(model.__dataclass_fields__[field])
+            own.metadata = {**own.metadata, "unit": unit}
+            return with_table(model, "__dataclass_fields__", {**model.__dataclass_fields__, field: own})
+        owner = model.components
+        table = {**owner.units_of_fields, field: unit}
+        return model.replaced(components=with_table(owner, "units_of_fields", table))
 
     assert not worst_error(CASES[name], np.random.default_rng(0), planted) < 1e-6
 

@@ -139,13 +139,14 @@ def test_what_follows_from_the_fields():
     static_ones = {"num_latents", "num_levels", "form", "repeats", "names", "standardize", "num_features"}
     assert set(names_of(model).static) == static_ones | {"draw_locals"}
     assert [*facts_of(model, "is_concentration")] == ["strength"] and size_fields(model) == ("num_features",)
-    assert model.field_dims["loc"] == ("feature",) == model.field_dims["column_scale"]
-    assert model.field_dims["rate"] == () and "noise" not in model.field_dims
-    assert model.units_of_fields == {"loc": PLACE, "noise": Unit(2)}
-    assert Declared(form="square").units_of_fields == {"loc": PLACE}
+    dims = facts_of(model, "dims")
+    assert dims["loc"] == ("feature",) == dims["column_scale"]
+    assert dims["rate"] == () and "noise" not in dims
+    assert facts_of(model, "unit") == {"loc": PLACE, "noise": Unit(2)}
+    assert facts_of(Declared(form="square"), "unit") == {"loc": PLACE}
     assert facts_of(Declared, "size_of") == {"num_features": "x"}
     measured = Declared(standardize=True)
-    assert measured.units_of_fields["column_scale"] == Unit(1, (-1,))
+    assert facts_of(measured, "unit")["column_scale"] == Unit(1, (-1,))
     assert coordinate_fields(measured) == {"standardize": False, "column_scale": None}
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from zoo.coordinates import Coordinates, Unit, by_part
-from zoo.fields import names_of, part_sizes
+from zoo.fields import facts_of, names_of, part_sizes
 
 if TYPE_CHECKING:
     from zoo.model import Model
@@ -25,7 +25,7 @@ def expressed(model: "Model", turn: Callable[[Any, Unit], Any]) -> Any:
     Returns:
         The model.
     """
-    names = [name for name in model.units_of_fields if getattr(model, name) is not None]
+    names = [name for name in facts_of(model, "unit") if getattr(model, name) is not None]
     nested = [name for name in names_of(model).leaves if hasattr(getattr(model, name), "expressed")]
     found = {name: getattr(model, name).expressed(turn) for name in nested}
     return model.replaced(**{name: turned(model, name, turn) for name in names} | found)
@@ -42,7 +42,7 @@ def turned(model: "Model", name: str, turn: Callable[[Any, Unit], Any]) -> Any:
     Returns:
         Its value.
     """
-    value, unit = getattr(model, name), model.units_of_fields[name]
+    value, unit = getattr(model, name), facts_of(model, "unit")[name]
     if isinstance(unit, Unit):
         return turn(value, unit)
     numbers = jnp if isinstance(value, jax.Array) else np
@@ -61,7 +61,7 @@ def field_by_part(model: "Model", name: str) -> list[Any]:
     Returns:
         For each part a number, or one for each of its columns.
     """
-    return by_part(getattr(model, name), model.units_of_fields[name], part_sizes(model))
+    return by_part(getattr(model, name), facts_of(model, "unit")[name], part_sizes(model))
 
 
 def coordinate_fields(model: "Model") -> dict[str, Any]:
@@ -73,7 +73,7 @@ def coordinate_fields(model: "Model") -> dict[str, Any]:
     Returns:
         Name to what it is in a model of data in these coordinates.
     """
-    units = model.units_of_fields
+    units = facts_of(model, "unit")
     own = (field for field in fields(model) if field.name in units or "unit" not in field.metadata)
     return {field.name: field.metadata["inside"] for field in own if "inside" in field.metadata}
 
