@@ -281,11 +281,17 @@ class Model(Assumptions):
 
     @property
     def coordinate_freedom(self) -> tuple[Freedom | None, ...]:
-        """For each part of the data the coordinates in which the model can be written; None: its own."""
+        """For each part of the data the coordinates in which the model can be written; None: its own.
+
+        None of a mixed table, some of whose columns have no unit.
+        """
         free = freedom_of({**facts_of(self, "unit"), **self.units}, self.data_names)
         is_as_passed = not getattr(self, "standardize", True)  # though its numbers are without a unit
-        pairs = zip(tables_of(self), free, strict=True)
-        return tuple(None if is_as_passed and part.stated_in != "data" else own for part, own in pairs)
+        stays = (
+            (is_as_passed and part.stated_in != "data") or getattr(family, "is_mixed", False)
+            for part, family in zip(tables_of(self), self.part_families, strict=True)
+        )
+        return tuple(None if own_stays else own for own_stays, own in zip(stays, free, strict=True))
 
     @property
     def own_coordinates(self) -> Coordinates | None:

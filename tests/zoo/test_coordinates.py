@@ -384,6 +384,12 @@ def test_freedom_follows_from_the_units():
     assert freedom_of(units, ("x", "y", "z")) == (Freedom("columns", True), Freedom("common", False), None)
 
 
+def test_a_mixed_table_keeps_its_coordinates():
+    unknown = Gaussian(noise_variance=None)
+    model = zoo.Paired(((unknown, "bernoulli"), unknown), num_shared=1, standardize=True)
+    assert model.coordinate_freedom == (None, Freedom("columns", True))
+
+
 def test_coordinates_are_about_the_mean_in_deviations_of_the_observed_cells():
     x = np.array([[1.0, 10.0, 5.0], [3.0, np.nan, 5.0], [5.0, 30.0, 5.0]])
     own = coordinates_of((x,), (Freedom("columns", True),))

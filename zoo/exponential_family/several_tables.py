@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from zoo import checks
-from zoo.coordinates import Freedom, Unit
+from zoo.coordinates import Unit
 from zoo.exponential_family import Family, as_family, joint_prior
 from zoo.exponential_family.cells import has_units
 from zoo.exponential_family.projections import JointPriorModel
@@ -288,12 +288,6 @@ class SeveralTables(JointPriorModel):
         """None for views whose noise has a full covariance."""
         pairs = enumerate(super().scale_remedies)
         return tuple("" if self.has_dense_rows(v) else own for v, own in pairs)
-
-    @property
-    def coordinate_freedom(self) -> tuple[Freedom | None, ...]:
-        """None of mixed views, some of whose columns have no unit."""
-        pairs = zip(self.families, super().coordinate_freedom, strict=True)
-        return tuple(None if family.is_mixed else own for family, own in pairs)
 
     @property
     def reads_units(self) -> bool:
