@@ -10,7 +10,7 @@ import pytest
 from jax import Array
 
 from zoo.coordinates import Unit
-from zoo.coordinates.of_models import coordinate_fields
+from zoo.coordinates.of_models import coordinate_fields, is_stated
 from zoo.fields import (
     choice,
     facts_of,
@@ -148,6 +148,7 @@ def test_what_follows_from_the_fields():
     measured = Declared(standardize=True)
     assert facts_of(measured, "unit")["column_scale"] == Unit(1, (-1,))
     assert coordinate_fields(measured) == {"standardize": False, "column_scale": None}
+    assert is_stated(measured) and not is_stated(model)
 
 
 def test_open_fields_are_read_off_the_data_in_the_coordinates_of_the_program():
