@@ -54,7 +54,7 @@ def _is_elsewhere(part: Any, model: Model) -> bool:
         return False
     part = as_passed(part, model)
     texts = isinstance(part, list | tuple) and bool(part) and all(isinstance(one, str) for one in part)
-    if texts and model.takes_documents:
+    if texts and model.data[0].holds_documents:
         return False
     return is_chunked(part) or is_source(opened(model, [part])[0])
 
@@ -165,7 +165,7 @@ def pieces(tree: xr.DataTree, model: Model, part: Any, batch_size: int | None) -
     Raises:
         ValueError: no rows.
     """
-    texts = model.takes_documents
+    texts = model.data[0].holds_documents
     source = as_source(part, texts=texts)
     if batch_size is None:
         batch_size = BATCH_TEXTS if is_source(source) and source.holds_texts else BATCH_ROWS
@@ -221,9 +221,9 @@ def frame_of(values: Any, prefix: str = "", *, deviations: bool = True) -> pd.Da
 
 def _of_interest(source: Any, tree: xr.DataTree, model: Model) -> Any:
     """The columns of a table that the fit knows, of which some may be lacking."""
-    if source.names is None or (model.takes_documents and source.holds_texts):
+    if source.names is None or (model.data[0].holds_documents and source.holds_texts):
         return source
-    if model.takes_documents:
+    if model.data[0].holds_documents:
         column = tree.attrs.get(TEXT_COLUMN, source.names[0])
         return source.as_texts() if source.names == (column,) else source
     own = tree.fit.columns[0]

@@ -29,7 +29,7 @@ from inference.precision import double_precision, to_numpy, warn_of_lost_digits
 from inference.processes import gathered
 from zoo.answers import has_answer
 from zoo.coordinates import Coordinates, coordinates_of, free_log_scales, is_improper
-from zoo.coordinates.of_models import coordinate_fields, expressed, inside
+from zoo.coordinates.of_models import coordinate_fields, expressed, inside, part_weights
 from zoo.model import Model, in_current_precision
 
 
@@ -146,8 +146,7 @@ class Return:
         model = self.request.model
         if all(scale is None for scale in self.coordinates.scales):
             return np.zeros(())
-        weights = [model.part_weights.get(name, 1.0) for name in model.data_names]
-        return self.coordinates.log_scale_of_rows(self.request.data, weights)
+        return self.coordinates.log_scale_of_rows(self.request.data, part_weights(model))
 
     @double_precision
     def parameters(

@@ -307,7 +307,7 @@ def _by_score(tree: xr.DataTree, model: Model, fitted: Any, row: np.ndarray) -> 
 
 
 def _left_out(tree: xr.DataTree, model: Model, parts: tuple, is_cluster: bool) -> pd.DataFrame:
-    if model.takes_documents:
+    if model.data[0].holds_documents:
         entries, cells, asked = _without_words(tree, parts[0])
     elif takes_missing(model):
         entries, cells, asked = _without_cells(tree, model, parts)

@@ -94,7 +94,7 @@ def extend(
         new["observed_data"] = xr.DataTree(_observed(tree, model, given))
     elif "observed_data" in groups and "observed_data" not in tree.children:
         raise ValueError("the fit does not hold its data: pass them, extend(tree, 'observed_data', *data)")
-    if "observed_data" in new.children and not model.takes_documents:
+    if "observed_data" in new.children and not model.data[0].holds_documents:
         model = for_data(model, *restored_data(group_of(new, "observed_data"), model))
     cells = _cells_passed_over(new, num_samples) * answer_of(model, "density_passes")
     for group, make in _GROUPS.items():

@@ -10,6 +10,7 @@ from numpyro.util import is_prng_key
 from inference.algorithm import Algorithm, check_model, model_name
 from inference.methods import method_of
 from inference.numerics.programs import deterministics
+from zoo.coordinates.of_models import is_stated
 from zoo.model import Model, in_current_precision
 
 __all__ = ["kernel"]
@@ -56,7 +57,7 @@ class GibbsKernel(MCMCKernel):
 
         It is the explicit one, or for documents the one with the topics of words summed out.
         """
-        return self._zoo_model if self._zoo_model.takes_documents else self._zoo_model.explicit
+        return self._zoo_model if self._zoo_model.data[0].holds_documents else self._zoo_model.explicit
 
     @property
     def default_fields(self) -> tuple[str, ...]:
@@ -135,7 +136,7 @@ def kernel(model: Model) -> GibbsKernel:
         raise ValueError(
             f"{model_name(model)} has no Gibbs sampler; its methods are {', '.join(model.methods)}"
         )
-    if model.has_own_coordinates:
+    if is_stated(model):
         raise ValueError(
             f"this {model_name(model)} measures its data in units, which NumPyro's driver does not know: use "
             "inference.fit, or zoo.coordinates.of_models.inside(model, model.own_coordinates) with data in "

@@ -131,7 +131,7 @@ def check_count_sizes(model: Model, data: tuple, coords: Mapping[str, Any], dtyp
 def _count_sizes(model: Model, data: tuple) -> Iterator[np.ndarray | None]:
     """Of each part the largest count (or number of trials) of each column, whose log factorial is taken."""
     for family, part in zip(model.part_families, data, strict=False):
-        if model.takes_documents:
+        if model.data[0].holds_documents:
             yield largest_in_columns(part)
         else:
             yield None if family is None else family.count_sizes(part)

@@ -49,7 +49,7 @@ from zoo.answers import answer_of, completion_of, completions_of
 from zoo.checks import check_choice, check_complete, check_flag, warn
 from zoo.intake import Columns
 from zoo.intake.families import for_data
-from zoo.intake.tables import num_needed, takes_missing
+from zoo.intake.tables import num_needed, tables_of, takes_missing
 from zoo.model import Model
 from zoo.shapes import Shape
 from zoo.sparse import SparseCounts
@@ -343,7 +343,7 @@ def log_density(
     check_gaps(model, arrays, np.asarray(values))
     _warn_of_lost_rows(values, coords, model.roles.scores[0])
     scores = _labelled(values, (model.roles.scores[0],), Labels(coords)).rename("log_density")
-    if not model.takes_documents:
+    if not model.data[0].holds_documents:
         return scores
     warn_of_impossible(tree, model, scores.to_numpy(), arrays[0])
     return scores.assign_coords(num_tokens=(scores.dims, _tokens_of(arrays[0])))
@@ -394,15 +394,15 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     check_parts(model, given, least=num_needed(model))
     label = next((own.label for own in columns if own is not None), None)
     given = paired_rows(joined_rows(given, model.data_names, label), model.data_names)
-    if model.takes_documents:
+    if model.data[0].holds_documents:
         warn_of_unseen(given[0], columns[0])
     given = encoded_parts(given, columns)
     given = label_parts(model, given, asks=False)
     model, given = model.encoded(*given)
     dims = [model.variable_dims[name][1] for name in model.data_names[: len(given)]]
-    if model.takes_documents:
+    if model.data[0].holds_documents:
         return _checked(model, tuple(matching_words(part, labels_along(tree, dims[0])) for part in given))
-    gaps = [takes_missing(model), *(bool(table.missing) for table in model.tables[1:])]
+    gaps = [takes_missing(model), *(bool(table.missing) for table in tables_of(model)[1:])]
     parts = zip(given, dims, gaps, strict=False)
     found = _checked(model, tuple(matching_columns(x, labels_along(tree, dim), gap) for x, dim, gap in parts))
     _warn_of_other_units(tree, dict(zip(model.data_names, found[1], strict=False)))
@@ -480,7 +480,7 @@ def scored(new_data: tuple, request: FitRequest, fitted: Fitted) -> xr.DataTree 
     dims = dict(model.variable_dims) | dict(outcome.dims)
     model = model if back is None else back.model(outcome.model)
     method = method_of(model, request.name)
-    if not new_data or model.takes_documents or method.log_density is None:
+    if not new_data or model.data[0].holds_documents or method.log_density is None:
         return None
     if answer_of(model, "needs_fitted_rows"):
         return None
@@ -820,7 +820,7 @@ def guide(tree: xr.DataTree) -> Callable:
             f"a fit by {tree.attrs['method']!r} has no variational posterior"
             f"{f': fit with {others}' if others else ''}"
         )
-    if "observed_data" in tree.children and not model.takes_documents:
+    if "observed_data" in tree.children and not model.data[0].holds_documents:
         model = for_data(model, *restored_data(group_of(tree, "observed_data"), model))
     held = in_program_order(group_of(tree, "variational"), model)
     stored = {name: value.to_numpy() for name, value in held.data_vars.items()}

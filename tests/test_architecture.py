@@ -95,16 +95,18 @@ MECHANISMS = {
 
 #: What an author declares and what a user calls (CONTRIBUTING.md), and defaults that some models override.
 OF_AUTHORS = {
-    "data", "dims", "methods", "symmetries", "units", "prior", "program", "roles", "answers", "family_field",
-    "proper_with",
+    "data", "dims", "methods", "symmetries", "units", "prior", "program", "roles", "answers",
+}  # fmt: skip
+OF_ASSUMPTIONS = {
+    "__init_subclass__", "__new__", "__post_init__", "is_filled", "validate", "replaced",
 }  # fmt: skip
 OF_USERS = {"__call__", "explicit", "log_likelihood", "scores", "predicted", "from_data"}
 OF_DEFAULTS = {
-    "data_names", "takes_documents", "tables", "variable_dims",
-    "part_families", "coordinate_freedom", "has_own_coordinates", "own_coordinates",
-    "part_weights", "scale_remedies", "exact_symmetries", "with_families", "encoded",
+    "data_names", "variable_dims",
+    "part_families", "coordinate_freedom", "own_coordinates",
+    "scale_remedies", "exact_symmetries", "with_families", "encoded",
     "with_sizes_from", "check_new", "check", "draw_locals",
-    "has_steep_cells", "__init_subclass__", "_repr_html_",
+    "__init_subclass__", "_repr_html_",
 }  # fmt: skip
 
 
@@ -448,15 +450,19 @@ def questions_of_data_in_models(trees):
 
 
 def further_members_of_the_base(trees):
-    """16. The base class of models has no member beside those that authors, users and rooms know."""
-    (base,) = (n for n in trees["zoo/model.py"].body if getattr(n, "name", "") == "Model")
+    """16. The base classes of models have no member beside those that authors, users and rooms know."""
+    known = {"Assumptions": OF_ASSUMPTIONS, "Model": OF_AUTHORS | OF_USERS | OF_DEFAULTS}
     names = (
-        [getattr(node, "name", getattr(getattr(node, "target", None), "id", ""))]
-        + [target.id for target in getattr(node, "targets", ())]
+        (base.name, name)
+        for base in trees["zoo/model.py"].body
+        if getattr(base, "name", "") in known
         for node in base.body
+        for name in (
+            getattr(node, "name", getattr(getattr(node, "target", None), "id", "")),
+            *(target.id for target in getattr(node, "targets", ())),
+        )
     )
-    known = OF_AUTHORS | OF_USERS | OF_DEFAULTS
-    return [f"zoo/model.py: Model has {n}" for own in names for n in own if n and n not in known]
+    return [f"zoo/model.py: {base} has {name}" for base, name in names if name and name not in known[base]]
 
 
 RULES = (
@@ -500,6 +506,11 @@ PLANTED = [
         further_members_of_the_base,
         {"zoo/model.py": "class Model:\n    data = ()\n    def clusters(self): ..."},
         "Model has clusters",
+    ),
+    (
+        further_members_of_the_base,
+        {"zoo/model.py": "class Assumptions:\n    def _set(self): ...\nclass Model: ..."},
+        "Assumptions has _set",
     ),
     (upward_imports, {"zoo/extra.py": "import inference.driver.chains"}, "zoo/extra.py:1 (zoo) imports"),
     (

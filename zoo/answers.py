@@ -14,7 +14,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from zoo.coordinates import Coordinates, Unit
-from zoo.coordinates.of_models import inside
+from zoo.coordinates.of_models import inside, part_weights
 from zoo.programs import in_current_precision, log_rows
 from zoo.shapes import Values
 from zoo.sparse import Observed
@@ -516,8 +516,7 @@ def answer_of(model: "Model", name: str, *given: Any, **options: Any) -> Any:
     parts = own.parts_inward(data, model.data_names, units)
     found = answer(inside(model, own), inner, *parts, **options)
     if name in ("log_rows", "log_density_by_cluster"):
-        weights = [model.part_weights.get(part, 1.0) for part in model.data_names]
-        lost = own.log_scale_of_rows(data, weights)
+        lost = own.log_scale_of_rows(data, part_weights(model))
         return found - (lost if name == "log_rows" else lost[..., None])
     if name == "scores":
         return scores_outward(model, found, **options)

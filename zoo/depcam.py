@@ -112,10 +112,10 @@ class DEPCAM(LocalPCAFields):
         array(2.)
     """
 
-    family: Given[Family | str, Family] = part("auto", convert=as_family)
+    family: Given[Family | str, Family] = part("auto", convert=as_family, families=True)
     num_components: int = size(3)
     num_latents: int = size(2)
-    repulsion: Array = numbers(1.0, least=0)
+    repulsion: Array = numbers(1.0, least=0, proper_with="=0 and sparsity > 0")
     sparsity: Array | None = numbers(**FACTS["sparsity"])
     similarity_scale: Array = positive(0.1)
     kernel: str = choice("angular", "subspace")
@@ -184,7 +184,6 @@ class DEPCAM(LocalPCAFields):
         subspaces=("bases", "scales"),
         scores=("observation", "component"),
     )
-    proper_with = "repulsion=0 and sparsity > 0"
     answers = LocalPCAAnswers
 
     # What the program calls

@@ -119,9 +119,9 @@ class EPCA(OneTable):
         5
     """
 
-    family: Given[Family | str, Family] = part("auto", convert=as_family)
+    family: Given[Family | str, Family] = part("auto", convert=as_family, families=True)
     num_latents: int = size(2)
-    beta: Array = numbers(0.0)
+    beta: Array = numbers(0.0, proper_with="=0")
     latent_variance: Array = positive(1.0)
     loading_variance: Array = positive(1.0)
     loc_variance: Array = positive(100.0)
@@ -171,7 +171,6 @@ class EPCA(OneTable):
     symmetries = ("rotation", "sign")
     methods = ("vb", "map", "gibbs", "nuts", "hmc", "svi", "tempered")
     roles = Roles(latent="latents", loadings={"loadings": ""})
-    proper_with = "beta=0"
     answers = EPCAAnswers
 
     # What the program is made of

@@ -10,20 +10,25 @@ fact                  meaning
                       that has them; left out, or None: it has none
 ``read``              its value where none is given, of the model and a `Part` for each part of the data
 ``fill``              what a given value becomes, of the same
-``is_used``           whether it is read and has its unit; left out: always
+``is_used``           whether it is read, has its unit and makes a prior proper; left out: always
 ``otherwise``         its value where none is given and nothing is read, of the model
 ``convert``           what becomes of a given value before it is checked
 ``inside``            what it is in a model that is stated in the coordinates of its data
+``families``          that it holds the families of cells or of components, which the columns of a table may
+                      choose
+``proper_with``       where a prior may be improper or unnormalised, its value with which it is neither, in
+                      messages
 ====================  ================================================================================
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
+from jax import Array
 from numpyro.distributions import Distribution, Gamma
 
 from zoo import checks
@@ -101,16 +106,17 @@ def whole(default: int, least: int = 1) -> Any:
     return static(default, check=lambda name, value, _: checks.check_whole(name, value, least))
 
 
-def choice(*names: str) -> Any:
+def choice(*names: str, **facts: Any) -> Any:
     """One of some names, part of the program.
 
     Args:
         *names: which; the first is the default.
+        **facts: see above.
 
     Returns:
         A dataclass field.
     """
-    return static(names[0], check=lambda name, value, _: checks.check_choice(name, value, names))
+    return static(names[0], check=lambda name, value, _: checks.check_choice(name, value, names), **facts)
 
 
 def flag(default: bool = False, **facts: Any) -> Any:
@@ -244,6 +250,28 @@ def origin_of(number: int = 0, dim: str = "feature") -> Any:
     )
 
 
+def stated_fields(tables: Sequence[Any], dims: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[Any, Any]]:
+    """The fields that tell in which coordinates a program is stated, see `zoo.intake.Table.stated_in`.
+
+    Args:
+        tables: of the model.
+        dims: of its variables.
+
+    Returns:
+        Name to type and dataclass field.
+    """
+    stated = [own for own in enumerate(tables) if own[1].stated_in != "data"]
+    found: dict[str, tuple[Any, Any]] = {"standardize": (bool, flag(True, inside=False))} if stated else {}
+    for number, table in stated:
+        dim, unit = dims[table.name][-1], Unit(1, (-1,), part=number)
+        of_scale = scale_of(number, dim if table.stated_in == "columns" else None, unit)
+        found |= {
+            f"{table.name}_scale": (Array | None, of_scale),
+            f"{table.name}_origin": (Array | None, origin_of(number, dim)),
+        }
+    return found
+
+
 def part(default: Any = None, kind: type = object, called: str = "", **facts: Any) -> Any:
     """A nested part of the model, or a field that the model checks by itself.
 
@@ -263,6 +291,9 @@ def part(default: Any = None, kind: type = object, called: str = "", **facts: An
 # What they declare
 
 
+_OF_USED = {"unit", "proper_with"}  # facts that only fields have that are used
+
+
 def facts_of(owner: "Assumptions | type[Assumptions]", fact: str) -> dict[str, Any]:
     """A fact of the fields that state it.
 
@@ -280,10 +311,21 @@ def facts_of(owner: "Assumptions | type[Assumptions]", fact: str) -> dict[str, A
         value = field.metadata[fact]
         if fact == "unit":
             value = getattr(owner, value) if isinstance(value, str) else value
-            value = value if _is_used(field, owner) else None
-        if value is not None or fact != "unit":
+        if fact not in _OF_USED or (value is not None and _is_used(field, owner)):
             found[field.name] = value
     return found
+
+
+def family_field(owner: "Assumptions | type[Assumptions]") -> str:
+    """The field that holds families of cells or of components; empty: there is none.
+
+    Args:
+        owner: a model, or its class.
+
+    Returns:
+        Its name.
+    """
+    return next(iter(facts_of(owner, "families")), "")
 
 
 class Names(NamedTuple):
@@ -564,7 +606,7 @@ def part_sizes(model: "Model") -> tuple[int | None, ...]:
     """
     known = names_of(model).static
     sizes = tuple(getattr(model, name) if name in known else None for name in size_fields(model))
-    return sizes if model.tables is model.data else sizes[0] or (None,) * len(model.tables)
+    return sizes[0] or (None,) * len(model.data_names) if "*" in model.data[0].name else sizes
 
 
 def sizes_of(model: "Model", parts: Sequence[Any]) -> dict[str, Any]:

@@ -160,7 +160,7 @@ class KernelPCA(Model):
             return float(num_observations)
         return 1.0 * self.kernel.feature_dimension(num_features)
 
-    data = (Table("x", missing=False, dense=GRAM, needs=2, latents=("rows",)),)
+    data = (Table("x", missing=False, dense=GRAM, needs=2, latents=("rows",), weight=0.0),)
     dims = {
         "latents": ("observation", "latent"),
         "noise_variance": (),
@@ -188,11 +188,6 @@ class KernelPCA(Model):
     def coordinate_freedom(self) -> tuple[Freedom | None]:
         """Any origin where the kernel ignores it; a scale belongs to the kernel."""
         return (Freedom("columns" if self.standardize else None, self.kernel.is_shift_invariant),)
-
-    @property
-    def part_weights(self) -> Mapping[str, Any]:
-        """The score is of the Gram matrix and no density of the rows: their unit does not change it."""
-        return {"x": 0.0}
 
     @property
     def scale_remedies(self) -> tuple[str]:

@@ -109,11 +109,11 @@ class Mixture(Model):
         (2,)
     """
 
-    components: ComponentPrior | None = part(**COMPONENTS, read=_filled, fill=_filled)
+    components: ComponentPrior | None = part(**COMPONENTS, families=True, read=_filled, fill=_filled)
     num_components: int = whole(20)
     concentration: Array | dist.Distribution = pseudo_counts(1.0, prior=(dist.Gamma,))
     weight_prior: str = choice("dirichlet", "stick_breaking")
-    free_last_stick: bool = flag()
+    free_last_stick: bool = flag(proper_with="=False")
 
     def program(self, x: Rows | None, rows: numpyro.plate) -> Rows:
         """Concentration, weights and components; then the label and the cells of each row."""
@@ -133,7 +133,6 @@ class Mixture(Model):
             return sample("x", MixtureRows(family, theta, log_weights, c, rows.size, u), obs=x)
 
     data = (Table("x", ANY, missing="rows", sparse="counts", dense=DENSE, needs=2, why=ONE_ROW),)
-    family_field = "components"
     dims = {
         "concentration": (),
         "stick_decays": ("stick",),
@@ -158,7 +157,6 @@ class Mixture(Model):
         gaussian=("weights", "locs", "covariances"),
         scores=("observation", "component"),
     )
-    proper_with = "free_last_stick=False"
     answers = MixtureAnswers
     methods = ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi", "tempered")
 

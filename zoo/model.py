@@ -18,12 +18,12 @@ import html
 import sys
 import typing
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
 import numpyro
-from jax import Array
 from numpyro.distributions import Distribution
 
 from zoo.answers import Answers, answer_of
@@ -31,9 +31,9 @@ from zoo.cards.markup import facts_as_html
 from zoo.checks import shown
 from zoo.coordinates import Coordinates, Freedom, Unit, freedom_of
 from zoo.coordinates.of_models import coordinate_fields, turned
-from zoo.fields import Part, facts_of, flag, names_of, origin_of, read_off, require, scale_of, sizes_of
-from zoo.intake import ANY, NUMBERS, Columns, OfTables, Table
-from zoo.intake.tables import as_cells, check_fit, check_latents, check_rows_of, columns_of
+from zoo.fields import Part, facts_of, family_field, names_of, read_off, require, sizes_of, stated_fields
+from zoo.intake import ANY, NUMBERS, Columns, PartNames, Table
+from zoo.intake.tables import as_cells, check_fit, check_latents, check_rows_of, columns_of, tables_of
 from zoo.naming import did_you_mean
 from zoo.programs import in_current_precision, run
 from zoo.roles import Roles
@@ -51,8 +51,6 @@ __all__ = [
     "in_current_precision",
 ]
 
-_OF_PROGRAM = {"static": True}
-
 
 def attach_submodules() -> None:
     """Make every loaded submodule of NumPyro an attribute of its package, as the import system does."""
@@ -66,6 +64,24 @@ def attach_submodules() -> None:
 attach_submodules()
 
 
+def _flattened(own: "Assumptions") -> tuple[tuple, tuple]:
+    leaves, fixed = (tuple(getattr(own, name) for name in names) for names in names_of(own))
+    return leaves, fixed
+
+
+def _with_keys(own: "Assumptions") -> tuple[tuple, tuple]:
+    leaves, fixed = _flattened(own)
+    return tuple(zip(map(jax.tree_util.GetAttrKey, names_of(own).leaves), leaves, strict=True)), fixed
+
+
+def _unflattened(kind: "type[Assumptions]", fixed: Iterable[Any], leaves: Iterable[Any]) -> "Assumptions":
+    new = object.__new__(kind)
+    for names, values in zip(names_of(kind), (leaves, fixed), strict=True):
+        for name, value in zip(names, values, strict=True):
+            object.__setattr__(new, name, value)
+    return new
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Assumptions:
     """A frozen dataclass of hyperparameters, registered as a pytree; equality and hash are identity.
@@ -76,13 +92,13 @@ class Assumptions:
     def __init_subclass__(cls) -> None:
         """Register the subclass as a pytree, whose fields are read after the dataclass decorator has run."""
         jax.tree_util.register_pytree_with_keys(
-            cls, cls._flatten_with_keys, cls._unflatten, flatten_func=cls._flatten
+            cls, _with_keys, partial(_unflattened, cls), flatten_func=_flattened
         )
 
     def __new__(cls, *values: Any, **fields: Any) -> Self:
         """Refuse a field that there is not, naming those that there are; a size in the place of families."""
         known = [field.name for field in dataclasses.fields(cls) if field.init]
-        if values and isinstance(values[0], int) and known[0] == getattr(cls, "family_field", None):
+        if values and isinstance(values[0], int) and known[0] == family_field(cls):
             size = next(name for name in known if name.startswith("num_"))
             call = f"{cls.__name__}({size}={values[0]})"
             raise TypeError(f"{known[0]} comes first and is no number; did you mean {call}?")
@@ -94,56 +110,34 @@ class Assumptions:
 
     def __post_init__(self) -> None:
         """Store hyperparameters as float64 NumPy arrays, set what follows from others, and check all."""
-        fields = dataclasses.fields(self)
+        fields, settle = dataclasses.fields(self), partial(object.__setattr__, self)
         for field in fields:
             value = getattr(self, field.name)
             if field.init:
                 _check_kind(field, value)
             if value is not None and "convert" in field.metadata:
-                self._set(field.name, field.metadata["convert"](value))
+                settle(field.name, field.metadata["convert"](value))
             if field.metadata.get("static"):
                 if isinstance(value, np.integer):  # which a file cannot hold
-                    self._set(field.name, int(value))
-                self._check_field(field)
+                    settle(field.name, int(value))
+                _check_domain(self, field)
         for field in fields:
             if getattr(self, field.name) is None and "otherwise" in field.metadata:
-                self._set(field.name, field.metadata["otherwise"](self))
+                settle(field.name, field.metadata["otherwise"](self))
         for name in names_of(self).leaves:
-            self._set(name, as_hyperparameter(name, getattr(self, name)))
+            settle(name, as_hyperparameter(name, getattr(self, name)))
         if self.is_filled:
             for field in fields:
                 if not field.metadata.get("static"):
-                    self._check_field(field)
+                    _check_domain(self, field)
             self.validate()
         for name in names_of(self).leaves:
             leaves = jax.tree.leaves(getattr(self, name))
             if any(isinstance(leaf, np.ndarray) and np.isnan(leaf).any() for leaf in leaves):
                 raise ValueError(f"{name} must not be NaN, nor hold one")
 
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
-
-    def _check_field(self, field: dataclasses.Field) -> None:
-        value = getattr(self, field.name)
-        if value is not None and "check" in field.metadata:
-            field.metadata["check"](field.name, value, self)
-
     def validate(self) -> None:
         """Raise ValueError or TypeError if fields do not go together, each of which is in its domain."""
-
-    @property
-    def field_dims(self) -> Mapping[str, tuple[str, ...]]:
-        """Fields that are arrays with named dims, to these."""
-        return facts_of(self, "dims")
-
-    @property
-    def units_of_fields(self) -> Mapping[str, Unit | tuple[Unit, ...]]:
-        """Hyperparameters to how they follow the data's origin and scale; others do not.
-
-        One that holds numbers of all parts of the data has a unit for each, see
-        `zoo.coordinates.of_models.field_by_part`.
-        """
-        return facts_of(self, "unit")
 
     @property
     def is_filled(self) -> bool:
@@ -173,22 +167,6 @@ class Assumptions:
             object.__setattr__(new, name, value)
         return new
 
-    def _flatten(self) -> tuple[tuple, tuple]:
-        leaves, fixed = (tuple(getattr(self, name) for name in names) for names in names_of(self))
-        return leaves, fixed
-
-    def _flatten_with_keys(self) -> tuple[tuple, tuple]:
-        leaves, fixed = self._flatten()
-        return tuple(zip(map(jax.tree_util.GetAttrKey, names_of(self).leaves), leaves, strict=True)), fixed
-
-    @classmethod
-    def _unflatten(cls, fixed: Iterable[Any], leaves: Iterable[Any]) -> Self:
-        new = object.__new__(cls)
-        for names, values in zip(names_of(cls), (leaves, fixed), strict=True):
-            for name, value in zip(names, values, strict=True):
-                object.__setattr__(new, name, value)
-        return new
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Model(Assumptions):
@@ -202,9 +180,7 @@ class Model(Assumptions):
 
     Attributes:
         data: the parts of the data, in the order of the call, and what each takes.
-        data_names: names of the data sites, as the other facts about data read off `data`.
-        family_field: the field that holds families of cells or of components, which the columns of a table
-            may choose; None: there is none.
+        data_names: names of the data sites, by `data`.
         dims: variable name to the names of its dims, rows first; a name that repeats by view is written once
             with a star.
         symmetries: which of ``"labels"``, ``"rotation"``, ``"sign"`` leave the posterior unchanged.
@@ -212,41 +188,24 @@ class Model(Assumptions):
             names any is fitted in coordinates of its data (`zoo.coordinates`), and its program knows of none.
         roles: which variables play which part, for summaries, plots and reports.
         methods: the ways to fit it; ``method="auto"`` means the first that suits the model and its data.
-        takes_documents: whether its data are documents: counts, or strings whose words are counted.
-        proper_with: of a model with a `program` whose prior may be improper, the fields with which it is
-            proper.
         answers: its closed forms.
     """
 
     data: ClassVar[tuple[Table, ...]] = (Table("x"),)
-    data_names = OfTables(lambda tables: tuple(table.name for table in tables))
-    takes_documents = OfTables(lambda tables: any("documents" in table.cells for table in tables))
-    family_field: ClassVar[str | None] = None
+    data_names = PartNames()
     dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     symmetries: ClassVar[tuple[str, ...]] = ()
     roles: ClassVar[Roles] = Roles()
     methods: ClassVar[tuple[str, ...]] = ()
     units: ClassVar[Mapping[str, Unit]] = {}
-
-    proper_with: ClassVar[str] = ""
     answers: ClassVar[type[Answers]] = Answers
 
-    draw_locals: bool = dataclasses.field(default=False, init=False, repr=False, metadata=_OF_PROGRAM)
-    has_steep_cells: bool = dataclasses.field(default=False, init=False, repr=False, metadata=_OF_PROGRAM)
+    draw_locals: bool = dataclasses.field(default=False, init=False, repr=False, metadata={"static": True})
 
     def __init_subclass__(cls) -> None:
         """Add the fields that tell in which coordinates the program is stated, see `Table.stated_in`."""
         super().__init_subclass__()
-        stated = [own for own in enumerate(cls.__dict__.get("data", ())) if own[1].stated_in != "data"]
-        fields: dict[str, tuple[Any, Any]] = {"standardize": (bool, flag(True, inside=False))}
-        for number, table in stated:
-            dim, unit = cls.dims[table.name][-1], Unit(1, (-1,), part=number)
-            of_scale = scale_of(number, dim if table.stated_in == "columns" else None, unit)
-            fields |= {
-                f"{table.name}_scale": (Array | None, of_scale),
-                f"{table.name}_origin": (Array | None, origin_of(number, dim)),
-            }
-        for name, (kind, field) in fields.items() if stated else ():
+        for name, (kind, field) in stated_fields(cls.__dict__.get("data", ()), cls.dims).items():
             cls.__annotations__[name] = kind
             setattr(cls, name, field)
 
@@ -265,7 +224,7 @@ class Model(Assumptions):
         """
         if type(self).program is Model.program:
             raise TypeError(f"{type(self).__name__} defines no program")
-        require(self, *self.units_of_fields)
+        require(self, *facts_of(self, "unit"))
         return run(in_current_precision(self), data, num_observations)
 
     def program(self, *parts: Observed | None, rows: numpyro.plate) -> Any:
@@ -317,20 +276,22 @@ class Model(Assumptions):
     @property
     def part_families(self) -> tuple[Any, ...]:
         """The family of the cells, or of the components, of each part of the data; None: there is none."""
-        return (None,) * len(self.data)
+        held = getattr(self, family_field(self), None)
+        return held if isinstance(held, tuple) else (held,) * len(self.data)
 
     @property
     def coordinate_freedom(self) -> tuple[Freedom | None, ...]:
-        """For each part of the data the coordinates in which the model can be written; None: its own."""
-        free = freedom_of({**self.units_of_fields, **self.units}, self.data_names)
-        is_as_passed = not getattr(self, "standardize", True)  # though its numbers are without a unit
-        pairs = zip(self.tables, free, strict=True)
-        return tuple(None if is_as_passed and part.stated_in != "data" else own for part, own in pairs)
+        """For each part of the data the coordinates in which the model can be written; None: its own.
 
-    @property
-    def has_own_coordinates(self) -> bool:
-        """Whether the program is stated in coordinates of its own, see `own_coordinates`."""
-        return getattr(self, "standardize", False) and bool(self.units)
+        None of a mixed table, some of whose columns have no unit.
+        """
+        free = freedom_of({**facts_of(self, "unit"), **self.units}, self.data_names)
+        is_as_passed = not getattr(self, "standardize", True)  # though its numbers are without a unit
+        stays = (
+            (is_as_passed and part.stated_in != "data") or getattr(family, "is_mixed", False)
+            for part, family in zip(tables_of(self), self.part_families, strict=True)
+        )
+        return tuple(None if own_stays else own for own_stays, own in zip(stays, free, strict=True))
 
     @property
     def own_coordinates(self) -> Coordinates | None:
@@ -338,20 +299,15 @@ class Model(Assumptions):
 
         A model with units whose field ``standardize`` is true is stated in the columns' deviations, its
         fields by `zoo.fields.scale_of`: quantities without an axis over columns have no unit then. Another
-        model that is stated about an origin or in a common scale says so here and in `has_own_coordinates`.
+        model that is stated about an origin or in a common scale says so here, and its fields by ``inside``.
         """
-        if not self.has_own_coordinates:
+        if not (getattr(self, "standardize", False) and self.units):
             return None
         named = tuple(facts_of(self, "scales"))
         require(self, *named)
         origins = {number: getattr(self, name) for name, number in facts_of(self, "origins").items()}
         scales = tuple(getattr(self, name) for name in named)
         return Coordinates(tuple(origins.get(number) for number in range(len(scales))), scales)
-
-    @property
-    def part_weights(self) -> Mapping[str, Any]:
-        """Parts of the data to the weight of their log densities in the program, where it is not one."""
-        return {}
 
     @property
     def exact_symmetries(self) -> tuple[str, ...]:
@@ -383,14 +339,6 @@ class Model(Assumptions):
         }
         return tuple(remedy if number in shared else "" for number in range(len(self.data_names)))
 
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """The parts of the data by their names: as declared, a starred one once for each family."""
-        (first, *others), stars = self.data, range(len(self.part_families))
-        if "*" not in first.name:
-            return self.data
-        return (*(first._replace(name=first.name.replace("*", str(v))) for v in stars), *others)
-
     def encoded(self, *data: Any) -> tuple[Self, tuple]:
         """The model and its data, sparse ones and class labels as the model takes them.
 
@@ -405,7 +353,7 @@ class Model(Assumptions):
         """
         return self, tuple(
             as_cells(self, place, part) if is_sparse(part) and table.sparse != "counts" else part
-            for place, (table, part) in enumerate(zip(self.tables, data, strict=False))
+            for place, (table, part) in enumerate(zip(tables_of(self), data, strict=False))
         )
 
     def with_families(self, columns: Sequence[Columns | None]) -> Self:
@@ -435,8 +383,8 @@ class Model(Assumptions):
         """
         given = {name: value for name, value in overrides.items() if value is not None}
         weight = given.pop("sample_weight", None) if cls.answers.weighs_rows else None
-        if cls.family_field is not None and "*" in cls.data[0].name:
-            given.setdefault(cls.family_field, ("auto",) * len(data))
+        if (field := family_field(cls)) and "*" in cls.data[0].name:
+            given.setdefault(field, ("auto",) * len(data))
         model = cls(**given)
         model, data = model.with_families(columns_of(model, data)).encoded(*data)
         return model.with_sizes_from(*data, sample_weight=weight)
@@ -459,7 +407,7 @@ class Model(Assumptions):
         read |= read_off(self.replaced(**read), parts)
         model = self.replaced(**read)
         if model.own_coordinates is not None:
-            told = read.keys() & model.units_of_fields.keys() - coordinate_fields(model).keys()
+            told = read.keys() & facts_of(model, "unit").keys() - coordinate_fields(model).keys()
             read |= {name: turned(model, name, model.own_coordinates.outward) for name in told}
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
         return type(self)(**given | read) if read else self
@@ -541,6 +489,12 @@ def _short(value: object) -> str:
         return f"array of shape {value.shape}{ends}"
     text = type(value).__name__ if isinstance(value, Assumptions | Distribution) else shown(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _check_domain(own: Assumptions, field: dataclasses.Field) -> None:
+    value = getattr(own, field.name)
+    if value is not None and "check" in field.metadata:
+        field.metadata["check"](field.name, value, own)
 
 
 def _check_kind(field: dataclasses.Field, value: object) -> None:

@@ -65,17 +65,15 @@ References: Virtanen (2010), chapters 4 and 6; Guo (2009), SEPCA; Rish et al. (2
 Jordan (2005), probabilistic CCA; Klami and Kaski (2007), Bayesian CCA.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from numpyro import handlers, sample
 
+from zoo.coordinates.of_models import part_weights
 from zoo.exponential_family import Family
 from zoo.exponential_family.cells import cells_of, sample_view_parameters
 from zoo.exponential_family.joint_prior import joint_prior_factor
@@ -127,7 +125,7 @@ class Paired(SeveralTables):
     num_specific: tuple[int, ...] | None = static(None, **VIEW_FACTS["num_specific"])
     specific: str = choice("low_rank", "full_covariance")
     view_weights: Array = positive(1.0, **VIEW_FACTS["view_weights"])
-    beta: Array = numbers(0.0)
+    beta: Array = numbers(0.0, proper_with="=0")
     latent_variance: Array = positive(1.0)
     loading_variance: Array = positive(1.0)
     loc_variance: Array = positive(100.0)
@@ -145,7 +143,8 @@ class Paired(SeveralTables):
 
     def program(self, *views: View | None, rows: numpyro.plate) -> tuple[View, ...]:
         """Loadings, means and noise of every view; then the latents and the cells of each row."""
-        k, scale, values = self.num_latents, jnp.sqrt(self.entry_variance), {}
+        k, weights = self.num_latents, part_weights(self)
+        scale, values = jnp.sqrt(self.entry_variance), {}
         if self.ard:
             precisions = dist.Gamma(self.ard_concentration, self.ard_rate).expand([k]).to_event(1)
             scale = scale / jnp.sqrt(sample("loading_precision", precisions))
@@ -168,11 +167,13 @@ class Paired(SeveralTables):
                     values[f"natural_params_{v}"] = local(f"natural_params_{v}", noisy, sums_out=False)
                 if self.has_kernel:
                     joint_prior_factor(family, theta, self.beta, self.kernel_of(v), f"joint_prior_{v}")
-                with handlers.scale(scale=self.part_weights[f"y_{v}"]):
+                with handlers.scale(scale=weights[v]):
                     found.append(sample(f"y_{v}", self.rows_of(v, values), obs=y))
         return tuple(found)
 
-    data = (Table("y_*", ANY, optional=True, needs=2, why="one row has no correlation"),)
+    data = (
+        Table("y_*", ANY, optional=True, needs=2, why="one row has no correlation", weight="view_weights"),
+    )
     dims = {
         "loadings_*": ("feature_*", "latent"),
         "loc_*": ("feature_*",),
@@ -184,10 +185,8 @@ class Paired(SeveralTables):
         "natural_params_*": ("observation", "feature_*"),
         "y_*": ("observation", "feature_*"),
     }
-    family_field = "families"
     symmetries = ("rotation", "sign")
     methods = ("vb", "map", "gibbs", "nuts", "hmc", "svi", "closed_form", "tempered")
-    proper_with = "beta=0"
     answers = PairedAnswers
 
     # What the program is made of
@@ -202,13 +201,6 @@ class Paired(SeveralTables):
         """Loadings of each view with the view's suffix."""
         suffixes = (f"_{v}" for v in range(len(self.families)))
         return Roles(latent="latents", loadings={f"loadings{suffix}": suffix for suffix in suffixes})
-
-    @property
-    def part_weights(self) -> Mapping[str, Any]:
-        """The weights of the views."""
-        numbers = jnp if isinstance(self.view_weights, Array) else np
-        weights = numbers.broadcast_to(self.view_weights, (len(self.families),))
-        return {f"y_{v}": weights[v] for v in range(len(self.families))}
 
     def mean_theta(self, v: int, values: Values) -> LowRank:
         """The mean V_v u + mu_v of natural parameters, by its factors.

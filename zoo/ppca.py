@@ -93,7 +93,7 @@ class PPCA(ProjectionUnits, Model):
     """
 
     num_latents: int = size(2)
-    loading_prior: str = choice("flat", "gaussian", "ard")
+    loading_prior: str = choice("flat", "gaussian", "ard", proper_with="='gaussian' or 'ard'")
     noise: str = choice("isotropic", "diagonal")
     degrees_of_freedom: Array | None = positive()
     loading_variance: Array | None = positive(**of_prior("variance_unit", lambda m, x: x.scale))
@@ -141,7 +141,6 @@ class PPCA(ProjectionUnits, Model):
     }
     symmetries = ("rotation",)
     roles = Roles(latent="latents", loadings={"loadings": ""})
-    proper_with = "loading_prior='gaussian' or 'ard'"
     answers = LinearGaussianAnswers
     methods = ("closed_form", "em", "vb", "gibbs", "nuts", "hmc", "svi", "tempered")
 

@@ -22,8 +22,8 @@ from numpyro.distributions.transforms import AffineTransform
 from numpyro.primitives import Messenger
 
 from zoo.coordinates import free_log_scales, is_improper
-from zoo.coordinates.of_models import inside
-from zoo.fields import require, size_fields, sizes_of
+from zoo.coordinates.of_models import inside, part_weights
+from zoo.fields import facts_of, require, size_fields, sizes_of
 from zoo.shapes import Values
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def run(model: "Model", data: tuple, num_observations: int | None) -> Any:
 
 def why_nothing_is_drawn(model: "Model") -> str:
     """Why a prior that is not proper draws no data, and what to do."""
-    choose = f", or choose {model.proper_with}" if model.proper_with else ""
+    choose = to_be_proper(model, ", or")
     sampled = "; inference.extend(tree, 'prior') samples it" if model.prior == "unnormalised" else ""
     return (
         f"the prior of {type(model).__name__} is {model.prior} and draws nothing: "
@@ -147,9 +147,10 @@ def why_nothing_is_drawn(model: "Model") -> str:
     )
 
 
-def to_be_proper(model: "Model") -> str:
+def to_be_proper(model: "Model", then: str = ";") -> str:
     """The end of a refusal of a prior that is not proper: the fields with which it is, if any."""
-    return f"; choose {model.proper_with}" if model.proper_with else ""
+    fields = " and ".join(f"{name}{value}" for name, value in facts_of(model, "proper_with").items())
+    return f"{then} choose {fields}" if fields else ""
 
 
 def log_rows(model: "Model", values: Values, data: tuple) -> Array:
@@ -175,7 +176,7 @@ def log_rows(model: "Model", values: Values, data: tuple) -> Array:
             f"its program draws {', '.join(missing)}" if missing else "its program scores them by a factor"
         )
         raise ValueError(f"{type(model).__name__} has no log density of a row: {reason}")
-    parts = ((sites[name], model.part_weights.get(name, 1.0)) for name in model.data_names)
+    parts = zip(map(sites.__getitem__, model.data_names), part_weights(model), strict=True)
     return sum(weight * site["fn"].log_prob(site["value"]) for site, weight in parts)
 
 

@@ -127,7 +127,7 @@ class SPPCA(SupervisedIntake):
     output_noise: str = choice("shared", "per_output")
     center: str = choice("joint", "plugin")
     noise_floor: Array = (1e-6, 1e-3)
-    loading_prior: str = choice("flat", "gaussian")
+    loading_prior: str = choice("flat", "gaussian", **FACTS["loading_prior"])
     loading_variance: Array | None = positive(**FACTS["loading_variance"])
     loc_mean: Array | None = numbers(**FACTS["loc_mean"])
     loc_variance: Array | None = positive(**FACTS["loc_variance"])
@@ -279,11 +279,6 @@ class SPPCA(SupervisedIntake):
     def prior(self) -> str:
         """``"proper"`` with Gaussian loadings, else ``"improper"``."""
         return "proper" if self.loading_prior == "gaussian" else "improper"
-
-    @property
-    def proper_with(self) -> str:
-        """The prior that draws inputs, which a feature space does not."""
-        return "" if self.kernel is not None else "loading_prior='gaussian'"
 
     @property
     def variable_dims(self) -> Mapping[str, tuple[str, ...]]:

@@ -117,7 +117,7 @@ def _checked(tree: xr.DataTree) -> tuple[Model, np.ndarray, dict[str, Any]]:
         raise ValueError(f"this fit by {attrs['method']} has draws; tables are drawn from fits by vb or em")
     if "batch_size" in attrs:
         raise ValueError("this fit was made in batches, and the same call is not repeated: fit in memory")
-    if len(model.data_names) > 1 or model.takes_documents:
+    if len(model.data_names) > 1 or model.data[0].holds_documents:
         raise ValueError(f"tables are drawn from fits of one table; {attrs['model']} is not of one")
     if not _has_shares(model) and not loadings_of(tree):
         raise ValueError(f"{attrs['model']} has no clusters and no loadings, which could be found again")

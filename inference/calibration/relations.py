@@ -37,6 +37,7 @@ from inference.methods import method_of
 from inference.numerics.weighted_rows import in_own_shapes
 from inference.prediction import log_density, predict, transform
 from inference.results.files import model_of
+from inference.results.model_fields import dims_of
 from zoo.answers import completions_of, has_answer
 from zoo.checks import check_choice
 from zoo.coordinates import Coordinates
@@ -219,7 +220,8 @@ def outcome_of(model: Model, method: str, relation: Relation) -> str:
     needs = {"row_doubled": "weights", "row_left_out": "weights", "batches": "batches", "devices": "devices"}
     if (needed := needs.get(name)) and needed not in takes:
         return f"no: method {method!r} takes no {needed}"
-    if name == "sparse" and not (model.takes_documents or takes_sparse_counts(model) or "sparse" in takes):
+    takes_counts = model.data[0].holds_documents or takes_sparse_counts(model)
+    if name == "sparse" and not (takes_counts or "sparse" in takes):
         return f"no: method {method!r} takes dense rows"
     return said
 
@@ -242,12 +244,12 @@ def sized(make: Callable[..., Model], data: tuple) -> Model:
 def _reordered(model: Model, order: Mapping[str, np.ndarray]) -> Model:
     """A model whose given arrays have their columns in the order of the changed data."""
     found = {
-        name: _in_order(getattr(model, name), model.field_dims.get(name, ()), order)
+        name: _in_order(getattr(model, name), dims_of(model).get(name, ()), order)
         for name in names_of(model).leaves
     }
     for name, value in found.items():
         if isinstance(value, Assumptions):
-            dims = getattr(value, "field_dims", {})
+            dims = dims_of(value)
             own = {
                 field: _in_order(getattr(value, field), dims.get(field, ()), order)
                 for field in names_of(value).leaves
@@ -547,7 +549,7 @@ def _stored(tree: xr.DataTree, data: tuple, said: str) -> Iterator[tuple[str, xr
     for site in (model.roles.responsibilities, model.roles.latent, model.roles.document_topic):
         if site in group and group[site].dims == model.roles.scores and _NOT_STORED not in said:
             yield "scores", group[site]
-    if model.takes_documents and (site := dirichlet_of(model.roles.document_topic or "")) in group:
+    if model.data[0].holds_documents and (site := dirichlet_of(model.roles.document_topic or "")) in group:
         yield "scores", group[site] / group[site].sum(model.roles.scores[-1])
     if "log_likelihood" in tree.children and method_of(model, tree.attrs["method"]).log_density is None:
         rows = tree["log_likelihood"]["log_likelihood"]

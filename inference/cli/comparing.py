@@ -35,7 +35,7 @@ def compare(options: SimpleNamespace) -> int:
     if number < _LEAST_ROWS:
         raise ValueError(f"{options.dataset} has {number} rows; a comparison needs {_LEAST_ROWS} or more")
     with collected_warnings() as notes:
-        are_topics = all(model_class(model).takes_documents for model in options.models_tried)
+        are_topics = all(model_class(model).data[0].holds_documents for model in options.models_tried)
         data, text = _documents(data, are_topics)
         columns = read_tables(data, options.families, options.levels, options.id)
     order = np.random.default_rng(options.seed).permutation(number)
@@ -47,7 +47,7 @@ def compare(options: SimpleNamespace) -> int:
     for model_name in options.models_tried:
         try:
             model = model_class(model_name)
-            if model.takes_documents and text is not None:
+            if model.data[0].holds_documents and text is not None:
                 raise ValueError(
                     f"the other models score other columns than the texts of {text!r}: name these alone to "
                     f"compare topic models, such as --x {text}"

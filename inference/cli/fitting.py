@@ -40,7 +40,7 @@ def fit(options: SimpleNamespace) -> int:
     if options.start is not None:
         keywords["init"] = files.load(options.start)
     chosen = model_class(card.name)
-    name, data = data_of(options, texts=chosen.takes_documents)
+    name, data = data_of(options, texts=chosen.data[0].holds_documents)
     settle_parts(chosen, settings, data)
     reading = {"families": options.families, "levels": options.levels, "id": options.id}
     with collected_warnings() as notes:

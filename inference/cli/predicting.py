@@ -31,7 +31,7 @@ def predict_rows(options: SimpleNamespace) -> int:
     check_table_file(options.out.path)
     tree = load(options.fit)
     model = model_of(tree)
-    name, data = data_of(options, texts=model.takes_documents)
+    name, data = data_of(options, texts=model.data[0].holds_documents)
     by_batch = options.in_batches or options.batch_size is not None
     if by_batch and len(data) > 1:
         raise ValueError("--batch-size goes with rows of one part: leave it out")

@@ -101,7 +101,7 @@ def cluster_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
         for name, end in (("proportion", "mean"), ("proportion_lb", "lb"), ("proportion_ub", "ub")):
             table[name] = proportions[end][kept]
     empty = by_draw.shape[1] - len(kept)
-    noun = "documents" if model.takes_documents else "rows"
+    noun = "documents" if model.data[0].holds_documents else "rows"
     note = f"share: of the fitted {noun}; rows: expected number of them; {kind_in_words(tree)}"
     note += (
         f"; proportion: probability that a new {noun[:-1]} is of the cluster" if "proportion" in table else ""

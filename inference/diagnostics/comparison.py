@@ -299,7 +299,7 @@ def heldout(
         if protocol not in PROTOCOLS:
             known = f"one of {list(PROTOCOLS)} (text) or None (rows)"
             raise ValueError(f"protocol must be {known}; got {protocol!r}")
-        if model_of(tree).takes_documents:
+        if model_of(tree).data[0].holds_documents:
             return heldout_text(tree, *data, protocol=protocol, seed=seed, batch_size=batch_size)
         raise ValueError(
             f"protocol {protocol!r} scores text, and the data of {tree.attrs.get('model', 'this model')!r} "

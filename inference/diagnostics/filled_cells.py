@@ -34,6 +34,7 @@ from inference.results.groups import thinned
 from zoo.answers import answer_of, has_answer
 from zoo.intake import Column
 from zoo.intake.families import for_data
+from zoo.intake.tables import tables_of
 from zoo.model import Model
 
 _MOST_DRAWS = 200  # of a sampler, by which cells are filled in
@@ -115,7 +116,7 @@ def _gaps(tree: xr.DataTree) -> dict[str, np.ndarray]:
         return {}  # nothing fills them
     return {
         table.name: np.isnan(part)
-        for table, part in zip(model.tables, () if data is None else data, strict=data is not None)
+        for table, part in zip(tables_of(model), () if data is None else data, strict=data is not None)
         if not ("class_labels" in table.cells and model.classes)  # an unlabelled row is no cell to fill in
         and isinstance(part, np.ndarray)
         and part.ndim == 2

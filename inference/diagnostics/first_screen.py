@@ -146,7 +146,7 @@ def found_in_words(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> str:
 
 
 def _found_clusters(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> str:
-    clusters, noun = tables["clusters"], "document" if model_of(tree).takes_documents else "row"
+    clusters, noun = tables["clusters"], "document" if model_of(tree).data[0].holds_documents else "row"
     text = _counted(len(clusters), "cluster")
     numbers = tables["num_clusters"]["probability"]
     if kind_of(tree) == "sampling" and len(numbers) > 1:

@@ -321,7 +321,7 @@ def read_rows(
     """
     check_parts(model, data)
     data = tuple(as_passed(part, model) for part in data)
-    if model.takes_documents and not isinstance(data[0], pd.DataFrame):
+    if model.data[0].holds_documents and not isinstance(data[0], pd.DataFrame):
         data = read_documents(*data)[0]  # words are those of all documents, and no fold has fewer
     data = paired_rows(data, model.data_names)
     model, columns = read_parts(model, data, families, levels, id)

@@ -25,7 +25,7 @@ from inference.precision import double_precision
 from inference.results.files import model_of
 from inference.results.groups import group_of, labels_of, restored_data
 from zoo.conjugate.component_prior import ComponentPrior
-from zoo.fields import names_of
+from zoo.fields import family_field, names_of
 from zoo.model import Model, in_current_precision
 from zoo.shapes import Values
 
@@ -117,7 +117,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _components(model: Model) -> Any:
-    return getattr(model, model.family_field or "", None)
+    return getattr(model, family_field(model), None)
 
 
 def _wider(model: Model, factor: float) -> Model | None:

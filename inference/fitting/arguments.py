@@ -200,7 +200,7 @@ def read_call(call: Call) -> FitRequest:
     families, levels, id = map(call.settings.get, READING)
     passed = call.data if batch_size is not None else tuple(as_passed(part, model) for part in call.data)
     data = opened(model, passed)
-    if batch_size is None and model.takes_documents:
+    if batch_size is None and model.data[0].holds_documents:
         data = tuple(as_passed(in_memory(part), model) for part in data)
     if any(map(is_source, data)):
         _refuse_source(chosen, name, model, data, batch_size)

@@ -65,6 +65,7 @@ from zoo.answers import answer_of
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.resolution import recorded_step
 from zoo.dirichlet_process import truncation_of
+from zoo.fields import family_field
 from zoo.model import Model
 
 SMALL_STEPS = 5  # consecutive steps of little gain that mean convergence
@@ -462,7 +463,7 @@ def _of_places(tree: xr.DataTree) -> Judgement | None:
 def _of_pieces(tree: xr.DataTree) -> Judgement | None:
     """Judge whether many clusters may be pieces of fewer, by columns that no component describes."""
     model, draws = model_of(tree), draws_of(tree)
-    components = getattr(model, model.family_field or "", None)
+    components = getattr(model, family_field(model), None)
     if not isinstance(components, ComponentPrior) or model.roles.occupied not in draws:
         return None
     number = int(np.median(draws[model.roles.occupied]))
@@ -504,7 +505,7 @@ def _of_pieces(tree: xr.DataTree) -> Judgement | None:
 def _of_spikes(tree: xr.DataTree) -> Judgement | None:
     """Judge whether a component has shrunk onto one recorded value of a column."""
     model, labels = model_of(tree), _labellings(tree)
-    components = getattr(model, model.family_field or "", None)
+    components = getattr(model, family_field(model), None)
     if not isinstance(components, ComponentPrior) or labels is None or "observed_data" not in tree.children:
         return None
     chosen = [c for family, own in components.by_columns if family.has_location for c in own]
@@ -590,7 +591,7 @@ def _of_doubtful(tree: xr.DataTree) -> Judgement | None:
     )
     reason = "their probabilities are divided: the groups shade into each other"
     advice = "act on probabilities (what='probabilities' of predict), not on the label of a single row"
-    if not model_of(tree).takes_documents:
+    if not model_of(tree).data[0].holds_documents:
         advice += f"; {_DIRECTIONS}"
     return Judgement(None, text, reason, advice)
 

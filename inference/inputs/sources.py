@@ -390,7 +390,7 @@ def opened(model: Model, data: Sequence[Any], text_column: str | None = None) ->
     return tuple(
         as_source(
             part if is_arrow(part) else as_passed(part, model, text_column),
-            texts=model.takes_documents,
+            texts=model.data[0].holds_documents,
             name=name,
         )
         for part, name in zip(data, names[: len(data)], strict=True)
@@ -400,7 +400,7 @@ def opened(model: Model, data: Sequence[Any], text_column: str | None = None) ->
 def as_passed(part: Any, model: Model, text_column: str | None = None) -> Any:
     """A part of the data in the types that the rest knows: frames of pandas, and counts of bags of words."""
     part = as_frame(part)
-    if model.takes_documents:
+    if model.data[0].holds_documents:
         return as_counted(part, text_column)
     are_records = isinstance(part, list) and part and all(isinstance(row, Mapping) for row in part)
     return pd.DataFrame(part) if are_records else part

@@ -192,7 +192,7 @@ def read_all_columns(
     (source,) = data
     if source.holds_texts:
         return model, (None,), data
-    if model.takes_documents:
+    if model.data[0].holds_documents:
         frame, seen = source.first(), {}
         if _is_text(frame):
             return model, (None,), (source.as_texts(),)

@@ -17,6 +17,7 @@ from zoo.checks import as_matrix, check_unique, first_of, kept_labels, listed, w
 from zoo.documents.bags import warn_of_empty
 from zoo.intake import KINDS, Columns, plain_numbers, read_columns
 from zoo.intake.families import as_taken
+from zoo.intake.tables import tables_of
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
@@ -34,13 +35,13 @@ def as_arrays(model: Model, data: tuple) -> tuple[tuple[np.ndarray, ...], dict[s
         TypeError: a column is not numeric, or sparse rows that the model does not take.
         ValueError: a part is not two-dimensional, or two columns of one name.
     """
-    if model.takes_documents:
+    if model.data[0].holds_documents:
         (counts,), coords = read_documents(*data)
         lengths = np.bincount(counts.document, counts.count, counts.shape[0])
         warn_of_empty(lengths, data[0], coords.get("document"))
         return (counts,), coords
     arrays, coords = [], {}
-    takes_sparse = any(table.sparse for table in model.tables)
+    takes_sparse = any(table.sparse for table in model.data)
     for part, dim, name in zip(data, column_dims(model), model.data_names, strict=False):
         if isinstance(part, SparseMatrix | SparseCounts) and takes_sparse:
             arrays.append(part)
@@ -92,7 +93,7 @@ def read_parts(
     tables = [
         place
         for place, part in enumerate(data)
-        if isinstance(part, pd.DataFrame) and "class_labels" not in model.tables[place].cells
+        if isinstance(part, pd.DataFrame) and "class_labels" not in tables_of(model)[place].cells
     ]
     if not tables:
         for name, value in given.items():
@@ -103,7 +104,7 @@ def read_parts(
     found: list[Columns | None] = [None] * len(data)
     for place, arguments in zip(tables, own, strict=True):
         name = model.data_names[place]
-        if model.takes_documents:
+        if model.data[0].holds_documents:
             found[place] = _columns_of_counts(data[place], arguments, name)
         else:
             found[place] = replace(read_columns(data[place], name=name, **arguments), is_held=is_held)
@@ -164,7 +165,7 @@ def label_parts(
         The parts, a table of one column of class labels as a Series.
     """
     parts = list(data)
-    for place, (table, part) in enumerate(zip(model.tables, data, strict=False)):
+    for place, (table, part) in enumerate(zip(tables_of(model), data, strict=False)):
         if "class_labels" not in table.cells or not hasattr(part, "shape") or np.ndim(part) != 2:
             continue
         if part.shape[1] != 1 or hasattr(part, "tocoo"):
@@ -212,7 +213,7 @@ def _without_labels(
         return families
     outputs = {
         str(column)
-        for table, part in zip(model.tables, data, strict=False)
+        for table, part in zip(tables_of(model), data, strict=False)
         if "class_labels" in table.cells
         for column in getattr(part, "columns", [getattr(part, "name", None)])
     }

@@ -12,6 +12,7 @@ from inference.algorithm import Method, Stochastic, accept, model_name
 from inference.methods.units import asked_in_data_units
 from inference.settings import Settings
 from zoo.answers import answer_of
+from zoo.coordinates.of_models import is_stated
 from zoo.model import Model
 from zoo.naming import did_you_mean
 from zoo.sparse import Observed
@@ -86,8 +87,7 @@ def method_of(model: Model, name: str) -> Method:
     if key not in zoo.MODELS:
         raise ValueError(f"{type(model).__name__} is not a model of the zoo: call zoo.register first")
     method = _suited(_method_of(key, name), name, model)
-    is_stated = model.has_own_coordinates and not isinstance(method, Stochastic)
-    return asked_in_data_units(method) if is_stated else method
+    return asked_in_data_units(method) if is_stated(model) and not isinstance(method, Stochastic) else method
 
 
 def methods_with_weights(model: Model | type[Model]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from jax import Array
 from inference.algorithm import FitRequest, Fitted, Method
 from inference.processes import over_processes
 from zoo.answers import completion_of, scores_outward
-from zoo.coordinates.of_models import inside
+from zoo.coordinates.of_models import inside, part_weights
 from zoo.model import Model
 from zoo.programs import InCoordinates
 
@@ -104,8 +104,7 @@ def _predicted(
 
 
 def _log_density(method: Method, stored: Mapping[str, Any], model: Model, *data: Array) -> Array:
-    weights = [model.part_weights.get(name, 1.0) for name in model.data_names]
-    lost = model.own_coordinates.log_scale_of_rows(data, weights)
+    lost = model.own_coordinates.log_scale_of_rows(data, part_weights(model))
     return _asked(method, "log_density", stored, model, *data) - lost
 
 

@@ -17,6 +17,7 @@ import numpyro.distributions as dist
 
 import zoo
 import zoo.conjugate
+from zoo.conjugate.component_prior import ComponentPrior
 from zoo.exponential_family import FAMILIES, ByColumn
 from zoo.fields import facts_of, names_of
 from zoo.kernels import KERNELS
@@ -107,12 +108,17 @@ def check_known(name: str) -> None:
 
 def field_dims(model: Model) -> dict[str, tuple[str, ...]]:
     """Dims of the arrays that `describe` returns, as the model and nested priors name them."""
-    dims = dict(model.field_dims)
+    dims = dict(dims_of(model))
     for field in names_of(model).leaves:
         nested = getattr(model, field)
         if isinstance(nested, Assumptions):
-            dims |= {f"{field}_{name}": value for name, value in getattr(nested, "field_dims", {}).items()}
+            dims |= {f"{field}_{name}": value for name, value in dims_of(nested).items()}
     return dims
+
+
+def dims_of(owner: Assumptions) -> Mapping[str, tuple[str, ...]]:
+    """Fields of a model or of a prior in it that are arrays with named dims, to these."""
+    return owner.field_dims if isinstance(owner, ComponentPrior) else facts_of(owner, "dims")
 
 
 def _made(kind: type, fields: Mapping[str, Any]) -> Any:

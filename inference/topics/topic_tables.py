@@ -286,7 +286,7 @@ def numbered_like(tree: xr.DataTree, reference: Any) -> xr.DataTree:
 
 
 def _checked(tree: xr.DataTree) -> xr.DataTree:
-    if not model_of(tree).takes_documents:
+    if not model_of(tree).data[0].holds_documents:
         raise ValueError(f"a fit of {tree.attrs['model']!r} has no topics of words")
     return tree
 

@@ -13,6 +13,7 @@ from inference import fit, load, log_density, open_rows, predict, save, transfor
 from inference.batched_answers import answers
 from inference.diagnostics import heldout
 from tests.support.text_cases import random_corpus
+from zoo.intake import Table
 
 X = np.random.default_rng(0).normal(size=(230, 3)) + 5 * np.random.default_rng(1).integers(0, 2, (230, 1))
 CALL = {"max_iterations": 5, "tolerance": 0, "num_samples": 2, "progress": False}
@@ -34,7 +35,7 @@ def table(tmp_path):
 
 def test_rows_without_labels_are_numbered_as_in_the_whole():
     """Seven rows in batches of three; those of a table keep the labels that it has."""
-    model = SimpleNamespace(takes_documents=False, data_names=("x",))
+    model = SimpleNamespace(data=(Table("x"),), data_names=("x",))
 
     def ask(rows):
         labels = list(rows.index) if hasattr(rows, "iloc") else range(len(rows))

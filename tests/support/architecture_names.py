@@ -1,7 +1,8 @@
 """Where a module asks for a model by its name, its class or its site names, found in the source with `ast`.
 
 Above the algorithms the model answers for itself (`zoo.model.Model`): ``model.roles.cluster`` in the place of
-``"assignments" in tree["posterior"]``, ``model.takes_documents`` in the place of a comparison with ``"lda"``.
+``"assignments" in tree["posterior"]``, ``model.data[0].holds_documents`` in that of a comparison with
+``"lda"``.
 """
 
 import ast

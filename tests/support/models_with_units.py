@@ -34,6 +34,12 @@ from zoo.model import Model, in_current_precision
 
 NUM_ROWS = 7  # of the tables of tests
 PLACE, SIZE = Unit(1, (-1,), is_location=True), Unit(1, (-1,))
+STATED = {"inside": None, "is_used": lambda model: model.unit is not None}
+
+
+def of_unit(unit, default=None):
+    """A field with a unit that is not checked."""
+    return dataclasses.field(default=default, metadata={"unit": unit})
 
 
 class _ByRows(Answers):
@@ -65,14 +71,13 @@ class _Rows(Model):
 class RobustRows(_Rows):
     """Student-t cells about a centre; every quantity has an axis over the columns."""
 
-    centre: Array = None
-    deviation: Array = None
-    spread: Array = None
+    centre: Array = of_unit(PLACE)
+    deviation: Array = of_unit(SIZE)
+    spread: Array = of_unit(SIZE)
     num_features: int | None = size_of("x")
 
     dims = {"loc": ("feature",), "scale": ("feature",), "x": ("observation", "feature")}
     units = {"x": PLACE, "loc": PLACE, "scale": SIZE}
-    units_of_fields = {"centre": PLACE, "deviation": SIZE, "spread": SIZE}
     methods = ("map", "nuts", "hmc", "svi")
 
     def parameters(self):
@@ -87,12 +92,11 @@ class RobustRows(_Rows):
 class EvenRows(_Rows):
     """Normal cells with one noise precision, whose hyperprior is a field, about a flat centre."""
 
-    noise: Any = dist.Gamma(3.0, 2.0)
+    noise: Any = of_unit(Unit(-2), dist.Gamma(3.0, 2.0))
     num_features: int | None = size_of("x")
 
     dims = {"loc": ("feature",), "noise_precision": (), "x": ("observation", "feature")}
     units = {"x": PLACE, "loc": PLACE, "noise_precision": Unit(-2)}
-    units_of_fields = {"noise": Unit(-2)}
     methods = ("map", "nuts", "hmc", "svi")
     prior = "improper"
 
@@ -109,13 +113,12 @@ class EvenRows(_Rows):
 class CorrelatedRows(_Rows):
     """Multivariate normal rows with a Wishart prior of the precision."""
 
-    centre: Any = None
-    precision: Any = None
+    centre: Any = of_unit(PLACE)
+    precision: Any = of_unit(Unit(-1, (-2, -1)))
     num_features: int | None = size_of("x")
 
     dims = {"loc": ("feature",), "precision": ("feature", "feature_2"), "x": ("observation", "feature")}
     units = {"x": PLACE, "loc": PLACE, "precision": Unit(-1, (-2, -1))}
-    units_of_fields = {"centre": PLACE, "precision": Unit(-1, (-2, -1))}
     methods = ("map", "nuts", "hmc", "svi")
 
     def parameters(self):
@@ -130,33 +133,29 @@ class CorrelatedRows(_Rows):
 class StatedRows(_Rows):
     """Normal rows whose prior is stated about a place, in a common unit or in one of each column."""
 
-    place: Array | None = numbers(None, ("feature",), inside=None)
-    unit: Array | None = positive(None, lambda model: {"each column": "any"}, or_one=True, inside=None)
-    centre: Array = None
-    breadth: Array = None
-    noise_rate: Array = None
+    place: Array | None = numbers(None, ("feature",), unit=PLACE, **STATED)
+    unit: Array | None = positive(
+        None, lambda model: {"each column": "any"}, or_one=True, unit=Unit(1, (-1,)), **STATED
+    )
+    centre: Array = of_unit(PLACE)
+    breadth: Array = of_unit(Unit(0))
+    noise_rate: Array = of_unit("noise_unit")
     num_features: int | None = size_of("x")
 
     dims = {"loc": ("feature",), "noise_variance": (), "x": ("observation", "feature")}
-    has_own_coordinates = property(lambda self: self.unit is not None)
     __call__ = Model.__call__
 
     @property
     def units(self):
-        return {"x": PLACE, "loc": PLACE, "noise_variance": self._noise}
+        return {"x": PLACE, "loc": PLACE, "noise_variance": self.noise_unit}
 
     @property
-    def units_of_fields(self):
-        stated = {"place": PLACE, "unit": Unit(1, (-1,))} if self.has_own_coordinates else {}
-        return stated | {"centre": PLACE, "breadth": Unit(0), "noise_rate": self._noise}
-
-    @property
-    def _noise(self):
+    def noise_unit(self):
         return Unit(0) if np.ndim(self.unit) else Unit(2)
 
     @property
     def own_coordinates(self):
-        return Coordinates((self.place,), (self.unit,)) if self.has_own_coordinates else None
+        return Coordinates((self.place,), (self.unit,)) if self.unit is not None else None
 
     def program(self, x, rows):
         """The mean has a prior about the origin, whose breadth has no unit."""

@@ -12,6 +12,7 @@ import numpy as np
 import zoo
 from inference.calibration.relation_changes import RELATIONS
 from zoo.conjugate import BernoulliBeta, ExponentialGamma, MultinomialDirichlet, NormalGamma, PoissonGamma
+from zoo.coordinates.of_models import is_stated
 from zoo.exponential_family import Gaussian
 from zoo.exponential_family.cells import has_units
 from zoo.kernels import Polynomial, Precomputed
@@ -204,7 +205,7 @@ def _of_projections(model, method):
 
 def _of_epca(model, method):
     yield from _of_projections(model, method)
-    is_rate = model.has_own_coordinates and model.is_negative and not model.family.is_mixed
+    is_rate = is_stated(model) and model.is_negative and not model.family.is_mixed
     yield is_rate, dict.fromkeys(("rescaled", "columns_rescaled"), _IN_ITS_UNITS)
 
 

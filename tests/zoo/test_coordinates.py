@@ -17,7 +17,7 @@ from tests.support.log_joint import log_joint
 from tests.support.models_with_units import CASES, NUM_ROWS, PLACE
 from zoo.answers import answer_of, start_of
 from zoo.coordinates import Coordinates, Freedom, Unit, coordinates_of, free_log_scales, freedom_of
-from zoo.coordinates.of_models import expressed, inside
+from zoo.coordinates.of_models import expressed, inside, part_weights
 from zoo.exponential_family import Categorical, Gaussian
 from zoo.intake.families import for_data
 from zoo.model import Model
@@ -69,7 +69,7 @@ def worst_error(case, rng, make=lambda model: model):
         inner = expressed(model, own.inward)
         for a, b in zip(jax.tree.leaves(model), jax.tree.leaves(expressed(inner, own.outward)), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-12)
-        weights = [model.part_weights.get(name, 1.0) for name in model.data_names]
+        weights = part_weights(model)
         parts = zip(case.freedoms, own.scales, strict=True)
         scales = (1.0 if scale is None else scale for free, scale in parts if free is not None)
         logs = [np.broadcast_to(np.log(scale), SIZE) for scale in scales]
@@ -280,12 +280,12 @@ def error_of_cells(case, make=lambda model: model):
             joint = log_joint(model.explicit, values, *parts)
             joints.append(float(joint))
             total = 0.0
-            for name, x in zip(model.data_names, parts, strict=True):
+            for name, x, weight in zip(model.data_names, parts, part_weights(model), strict=True):
                 end = name.removeprefix("y") if name != "x" else ""
                 mean = values["latents"] @ values[f"loadings{end}"].T + values[f"loc{end}"]
                 seen, spread = ~np.isnan(x), values[f"noise_variance{end}"] ** 0.5
                 cells = jnp.where(seen, dist.Normal(mean, spread).log_prob(np.where(seen, x, 0.0)), 0.0)
-                total += model.part_weights.get(name, 1.0) * jnp.sum(cells)
+                total += weight * jnp.sum(cells)
             by_hand.append(float(total))
     return abs((joints[0] - joints[1]) / (by_hand[0] - by_hand[1]) - 1)
 
@@ -365,9 +365,13 @@ def test_means_of_a_model_stated_about_an_origin_are_those_of_the_data(name, sit
 )
 def test_a_wrong_unit_of_a_field_is_found(name, field, unit):
     def planted(model):
-        owner = getattr(model, "components", model)
-        wrong = with_table(owner, "units_of_fields", {**owner.units_of_fields, field: unit})
-        return wrong if owner is model else model.replaced(components=wrong)
+        if not hasattr(model, "components"):
+            own = copy.copy(model.__dataclass_fields__[field])
+            own.metadata = {**own.metadata, "unit": unit}
+            return with_table(model, "__dataclass_fields__", {**model.__dataclass_fields__, field: own})
+        owner = model.components
+        table = {**owner.units_of_fields, field: unit}
+        return model.replaced(components=with_table(owner, "units_of_fields", table))
 
     assert not worst_error(CASES[name], np.random.default_rng(0), planted) < 1e-6
 
@@ -378,6 +382,12 @@ def test_freedom_follows_from_the_units():
     assert freedom_of({"x": Unit(1, (-1,)), "v": Unit(2, (-1,))}, ("x",)) == (Freedom("columns", False),)
     units = {"x": place, "y": Unit(1, (-1,), part=1), "v": Unit(2, part=1)}
     assert freedom_of(units, ("x", "y", "z")) == (Freedom("columns", True), Freedom("common", False), None)
+
+
+def test_a_mixed_table_keeps_its_coordinates():
+    unknown = Gaussian(noise_variance=None)
+    model = zoo.Paired(((unknown, "bernoulli"), unknown), num_shared=1, standardize=True)
+    assert model.coordinate_freedom == (None, Freedom("columns", True))
 
 
 def test_coordinates_are_about_the_mean_in_deviations_of_the_observed_cells():

@@ -10,7 +10,7 @@ import pytest
 from jax import Array
 
 from zoo.coordinates import Unit
-from zoo.coordinates.of_models import coordinate_fields
+from zoo.coordinates.of_models import coordinate_fields, is_stated
 from zoo.fields import (
     choice,
     facts_of,
@@ -137,16 +137,18 @@ def test_a_value_outside_its_domain_is_refused(fields, error, message):
 def test_what_follows_from_the_fields():
     model = Declared()
     static_ones = {"num_latents", "num_levels", "form", "repeats", "names", "standardize", "num_features"}
-    assert set(names_of(model).static) == static_ones | {"draw_locals", "has_steep_cells"}
+    assert set(names_of(model).static) == static_ones | {"draw_locals"}
     assert [*facts_of(model, "is_concentration")] == ["strength"] and size_fields(model) == ("num_features",)
-    assert model.field_dims["loc"] == ("feature",) == model.field_dims["column_scale"]
-    assert model.field_dims["rate"] == () and "noise" not in model.field_dims
-    assert model.units_of_fields == {"loc": PLACE, "noise": Unit(2)}
-    assert Declared(form="square").units_of_fields == {"loc": PLACE}
+    dims = facts_of(model, "dims")
+    assert dims["loc"] == ("feature",) == dims["column_scale"]
+    assert dims["rate"] == () and "noise" not in dims
+    assert facts_of(model, "unit") == {"loc": PLACE, "noise": Unit(2)}
+    assert facts_of(Declared(form="square"), "unit") == {"loc": PLACE}
     assert facts_of(Declared, "size_of") == {"num_features": "x"}
     measured = Declared(standardize=True)
-    assert measured.units_of_fields["column_scale"] == Unit(1, (-1,))
+    assert facts_of(measured, "unit")["column_scale"] == Unit(1, (-1,))
     assert coordinate_fields(measured) == {"standardize": False, "column_scale": None}
+    assert is_stated(measured) and not is_stated(model)
 
 
 def test_open_fields_are_read_off_the_data_in_the_coordinates_of_the_program():

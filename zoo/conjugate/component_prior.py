@@ -128,6 +128,16 @@ class ComponentPrior(Assumptions):
         return groups
 
     @property
+    def field_dims(self) -> Mapping[str, tuple[str, ...]]:
+        """Fields that are arrays with named dims, to these."""
+        return facts_of(self, "dims")
+
+    @property
+    def units_of_fields(self) -> Mapping[str, Unit]:
+        """Hyperparameters to how they follow the data's origin and scale; others do not."""
+        return facts_of(self, "unit")
+
+    @property
     def is_filled(self) -> bool:
         """Whether all fields are there; ``NormalGamma()`` is a prior whose fields are read off the data."""
         names = (field.name for field in dataclasses.fields(self) if field.name not in self.optional_fields)
@@ -537,7 +547,6 @@ class ComponentPrior(Assumptions):
         return {
             name: unit._replace(power=-unit.power) if _is_inverse(sites.get(name, "")) else unit
             for name, unit in self.units_of_fields.items()
-            if isinstance(unit, Unit)
         }
 
     def expressed(self, turn: Callable[[Any, Unit], Any]) -> Self:

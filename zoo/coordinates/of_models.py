@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from zoo.coordinates import Coordinates, Unit, by_part
-from zoo.fields import names_of, part_sizes
+from zoo.fields import facts_of, names_of, part_sizes
 
 if TYPE_CHECKING:
     from zoo.model import Model
@@ -25,7 +25,7 @@ def expressed(model: "Model", turn: Callable[[Any, Unit], Any]) -> Any:
     Returns:
         The model.
     """
-    names = [name for name in model.units_of_fields if getattr(model, name) is not None]
+    names = [name for name in facts_of(model, "unit") if getattr(model, name) is not None]
     nested = [name for name in names_of(model).leaves if hasattr(getattr(model, name), "expressed")]
     found = {name: getattr(model, name).expressed(turn) for name in nested}
     return model.replaced(**{name: turned(model, name, turn) for name in names} | found)
@@ -42,7 +42,7 @@ def turned(model: "Model", name: str, turn: Callable[[Any, Unit], Any]) -> Any:
     Returns:
         Its value.
     """
-    value, unit = getattr(model, name), model.units_of_fields[name]
+    value, unit = getattr(model, name), facts_of(model, "unit")[name]
     if isinstance(unit, Unit):
         return turn(value, unit)
     numbers = jnp if isinstance(value, jax.Array) else np
@@ -61,7 +61,7 @@ def field_by_part(model: "Model", name: str) -> list[Any]:
     Returns:
         For each part a number, or one for each of its columns.
     """
-    return by_part(getattr(model, name), model.units_of_fields[name], part_sizes(model))
+    return by_part(getattr(model, name), facts_of(model, "unit")[name], part_sizes(model))
 
 
 def coordinate_fields(model: "Model") -> dict[str, Any]:
@@ -73,9 +73,22 @@ def coordinate_fields(model: "Model") -> dict[str, Any]:
     Returns:
         Name to what it is in a model of data in these coordinates.
     """
-    units = model.units_of_fields
+    units = facts_of(model, "unit")
     own = (field for field in fields(model) if field.name in units or "unit" not in field.metadata)
     return {field.name: field.metadata["inside"] for field in own if "inside" in field.metadata}
+
+
+def is_stated(model: "Model") -> bool:
+    """Whether the program is stated in coordinates of its own, whether or not these are read already.
+
+    Args:
+        model: the model.
+
+    Returns:
+        Whether its fields, or some of them, are other than in a model that has none.
+    """
+    inner = coordinate_fields(model).items()
+    return bool(model.units) and any(getattr(model, name) is not value for name, value in inner)
 
 
 def inside(model: "Model", own: Coordinates) -> Any:
@@ -89,6 +102,21 @@ def inside(model: "Model", own: Coordinates) -> Any:
         The model.
     """
     return expressed(model, own.inward).replaced(**coordinate_fields(model))
+
+
+def part_weights(model: "Model") -> list[Any]:
+    """The powers of the densities of the parts of the data in the program, see `zoo.intake.Table.weight`.
+
+    Args:
+        model: the model.
+
+    Returns:
+        A number for each part.
+    """
+    num_parts, (first, *_) = len(model.data_names), model.data
+    tables = (*[first] * (num_parts - len(model.data)), *model.data)  # of which the first may have a star
+    found: list[Any] = [getattr(model, w) if isinstance(w := own.weight, str) else w for own in tables]
+    return [weight[part] if np.ndim(weight) else weight for part, weight in enumerate(found)]
 
 
 def noise_factors(model: "Model") -> Mapping[str, Any]:

@@ -7,7 +7,6 @@ import numpy as np
 from jax import Array
 
 from zoo import checks
-from zoo.coordinates import Freedom
 from zoo.exponential_family import joint_prior
 from zoo.exponential_family.cells import has_units
 from zoo.exponential_family.conjugate_loadings import check_conjugate_loadings, check_conjugate_pairs
@@ -82,11 +81,6 @@ class OneTable(JointPriorModel):
         elif len(self.family.level_columns(self.num_features)) != self.num_features:
             dims["cut_points"] = ("level_feature", "cut")
         return dims
-
-    @property
-    def coordinate_freedom(self) -> tuple[Freedom | None, ...]:
-        """None of mixed tables, some of whose columns have no unit."""
-        return (None,) if self.family.is_mixed else super().coordinate_freedom
 
     @property
     def exact_symmetries(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from zoo.exponential_family.cells import (
     without_units,
 )
 from zoo.exponential_family.joint_prior import balanced_variance
-from zoo.fields import Part, require
+from zoo.fields import Part, family_field, require
 from zoo.intake.families import ChoosesFamily
 from zoo.intake.kinds import Columns
 
@@ -53,7 +53,7 @@ def _own_units(model: "Projection", *parts: Part) -> np.ndarray | None:
     if not model.reads_units:
         return None
     units = [unit for _, unit in _units(model, parts)]
-    is_one = not model.standardize and model.family_field == "family"
+    is_one = not model.standardize and family_field(model) == "family"
     return units[0] if is_one else np.concatenate(list(map(np.atleast_1d, units)))
 
 
@@ -81,7 +81,7 @@ def _kernels(model: "Projection", *parts: Part) -> Any:
     found = [
         family.kernel_of(part.rows, KERNEL_STRENGTH) for family, part in zip(families, parts, strict=True)
     ]
-    if model.family_field == "family":
+    if family_field(model) == "family":
         return found[0]
     pairs = zip(found, parts, strict=True)
     return np.concatenate([np.broadcast_to(own, (part.rows.shape[1], 2)) for own, part in pairs])
@@ -204,7 +204,7 @@ class JointPriorModel(ChoosesFamily):
         if not any(family.learns_noise for family in self.part_families):
             if self._given is not None:
                 return  # families are still to be read off the columns
-            raise ValueError(without_units(self.part_families, self.family_field))
+            raise ValueError(without_units(self.part_families, family_field(self)))
         if self.beta > 0:
             raise ValueError(
                 "standardize=True goes with beta=0: the kernel's pseudo-data have a unit of their own; leave "
@@ -233,7 +233,7 @@ class JointPriorModel(ChoosesFamily):
     @property
     def scale_remedies(self) -> tuple[str, ...]:
         """`standardize`, which cells of known noise and the joint prior do not have, for Gaussian tables."""
-        remedy = f"give {self.family_field} with Gaussian(noise_variance=None), and standardize=True"
+        remedy = f"give {family_field(self)} with Gaussian(noise_variance=None), and standardize=True"
         if self.beta > 0:
             remedy = "divide the columns by their standard deviations"
         elif all(family.learns_noise for family in self.part_families):
@@ -257,7 +257,7 @@ class JointPriorModel(ChoosesFamily):
         return family.learns_noise if self.standardize else has_units(family)
 
     @property
-    def has_own_coordinates(self) -> bool:
+    def _has_unit(self) -> bool:
         """Whether cells are in a unit of their own: Gaussian ones of unknown noise, exponential and gamma."""
         has_unit = self.unit is not None and any(map(self._is_measured, range(len(self.part_families))))
         return self._is_inverse or has_unit
@@ -267,7 +267,7 @@ class JointPriorModel(ChoosesFamily):
         """Those about ``loc_mean`` in ``unit``, or in the columns' sizes ``1 / natural_unit``."""
         if self._is_inverse:
             return Coordinates((None,), (1 / self.natural_unit,))
-        if not self.has_own_coordinates:
+        if not self._has_unit:
             return None
         require(self, "num_features")
         pairs = zip(field_by_part(self, "loc_mean"), field_by_part(self, "unit"), strict=True)
@@ -278,7 +278,7 @@ class JointPriorModel(ChoosesFamily):
     def units(self) -> Mapping[str, Unit]:
         """Of cells in a unit of their own: rows, natural parameters with what they are made of, noise."""
         units: dict[str, Unit] = {}
-        if not (self.has_own_coordinates or self.standardize):
+        if not (self._has_unit or self.standardize):
             return units
         power, has_place = (-1, False) if self._is_inverse else (1, True)
         for v, name in enumerate(self.data_names):
@@ -296,7 +296,7 @@ class JointPriorModel(ChoosesFamily):
         return {} if self._is_inverse else {f"noise_variance{self._suffix(v)}": unit}
 
     def _suffix(self, v: int) -> str:
-        return "" if self.family_field == "family" else f"_{v}"
+        return "" if family_field(self) == "family" else f"_{v}"
 
     def _param_columns(self, v: int) -> tuple[int, ...] | None:
         """The column of each natural parameter of a table; None: each column has one."""
@@ -322,8 +322,8 @@ class JointPriorModel(ChoosesFamily):
 
     def _stated_unit(self, axes: tuple[int, ...], *, is_place: bool) -> Unit | tuple[Unit, ...] | None:
         """Of a field with numbers of each table, which count in those with a unit of their own."""
-        if self._is_inverse or not (self.has_own_coordinates or self.standardize):
+        if self._is_inverse or not (self._has_unit or self.standardize):
             return None
         measured = enumerate(map(self._is_measured, range(len(self.part_families))))
         units = tuple(Unit(int(own), axes, own and is_place, v) for v, own in measured)
-        return units[0] if self.family_field == "family" else units
+        return units[0] if family_field(self) == "family" else units

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from zoo import checks
-from zoo.coordinates import Freedom, Unit
+from zoo.coordinates import Unit
 from zoo.exponential_family import Family, as_family, joint_prior
 from zoo.exponential_family.cells import has_units
 from zoo.exponential_family.projections import JointPriorModel
@@ -50,7 +50,7 @@ def _by_view(least: int) -> dict[str, Any]:
 
 
 VIEW_FACTS: dict[str, Any] = {
-    "families": {"convert": _as_families},
+    "families": {"convert": _as_families, "families": True},
     "num_specific": _by_view(0) | {"otherwise": lambda model: (0,) * len(model.families)},
     "num_features": _by_view(1),
     "view_weights": {"dims": lambda model: {"each view": len(model.families)}, "or_one": True},
@@ -288,12 +288,6 @@ class SeveralTables(JointPriorModel):
         """None for views whose noise has a full covariance."""
         pairs = enumerate(super().scale_remedies)
         return tuple("" if self.has_dense_rows(v) else own for v, own in pairs)
-
-    @property
-    def coordinate_freedom(self) -> tuple[Freedom | None, ...]:
-        """None of mixed views, some of whose columns have no unit."""
-        pairs = zip(self.families, super().coordinate_freedom, strict=True)
-        return tuple(None if family.is_mixed else own for family, own in pairs)
 
     @property
     def reads_units(self) -> bool:

@@ -10,7 +10,7 @@ age: real, 1 missing; smoker: yes/no
 """
 
 from zoo.intake.kinds import KINDS, MOST_FEW, Column, Columns, date_in_words, plain_numbers, read_columns
-from zoo.intake.tables import ANY, NUMBERS, OfTables, Table
+from zoo.intake.tables import ANY, NUMBERS, PartNames, Table
 
 __all__ = [
     "ANY",
@@ -19,7 +19,7 @@ __all__ = [
     "NUMBERS",
     "Column",
     "Columns",
-    "OfTables",
+    "PartNames",
     "Table",
     "date_in_words",
     "plain_numbers",

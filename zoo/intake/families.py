@@ -1,6 +1,6 @@
 """Families by what columns hold: one table, from the kind of a column to its family in every model.
 
-A model names the field that holds families (``family_field``), and its tables say whether all columns must
+A field says that it holds families (see `zoo.fields`), and the tables of a model say whether all columns must
 agree. Tables of pandas are read by what their columns hold; the cells of an array are zeros and ones where a
 family must be chosen for them, and real numbers in mixtures.
 """
@@ -16,7 +16,8 @@ from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.gaussian import GaussianWishart
 from zoo.conjugate.normal_gamma import NormalGamma
 from zoo.conjugate.product import Product
-from zoo.exponential_family import Categorical, Family, Gaussian, Ordinal
+from zoo.exponential_family import Categorical, Gaussian, Ordinal
+from zoo.fields import family_field
 from zoo.intake.kinds import Column, Columns
 from zoo.model import Model
 
@@ -133,34 +134,33 @@ def for_data(model: "Model", *data: Any) -> Any:
     Returns:
         The model.
     """
-    held = getattr(model, model.family_field or "", None)
+    held = getattr(model, field := family_field(model), None)
     own = held.with_patterns(*data) if isinstance(held, ComponentPrior) else held
-    return model if own is held else model.replaced(**{model.family_field: own})
+    return model if own is held else model.replaced(**{field: own})
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class ChoosesFamily(Model):
-    """A model whose families may be `AUTO`: until data decide, those cells are zeros and ones."""
+    """A model whose families may be `AUTO`: until data decide, those cells are zeros and ones.
 
-    family_field: ClassVar[str] = "family"
+    Attributes:
+        has_steep_cells: whether integrals over latents take finer nodes, see `zoo.answers.Answers.resolving`.
+    """
+
+    has_steep_cells: bool = dataclasses.field(
+        default=False, init=False, repr=False, metadata={"static": True}
+    )
     _given: ClassVar[Mapping[str, Any] | None] = None
-
-    @property
-    def part_families(self) -> tuple[Family, ...]:
-        """The family of the cells of each part of the data."""
-        held = getattr(self, self.family_field)
-        return held if isinstance(held, tuple) else (held,)
 
     def __post_init__(self) -> None:
         """Keep the fields as given where a family is open, before what follows from it takes their place."""
-        held = getattr(self, self.family_field)
+        held = getattr(self, field := family_field(self))
         names = (held,) if isinstance(held, str) else held if isinstance(held, tuple | list) else ()
         if any(map(_is_auto, names)):
-            given = {
-                field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init
-            }
+            given = {own.name: getattr(self, own.name) for own in dataclasses.fields(self) if own.init}
             object.__setattr__(self, "_given", given)
             settled = tuple("bernoulli" if _is_auto(name) else name for name in names)
-            object.__setattr__(self, self.family_field, settled[0] if isinstance(held, str) else settled)
+            object.__setattr__(self, field, settled[0] if isinstance(held, str) else settled)
         super().__post_init__()
 
     def with_families(self, columns: Sequence[Columns | None]) -> Any:
@@ -174,12 +174,13 @@ class ChoosesFamily(Model):
         """
         if self._given is None:
             return self
-        held, chosen = self._given[self.family_field], families_for(self, columns)
+        field, chosen = family_field(self), families_for(self, columns)
+        held = self._given[field]
         settled: Any = chosen[0]
         if not isinstance(held, str):
             both = zip(held, (*chosen, *["bernoulli"] * len(held)), strict=False)
             settled = tuple(own if _is_auto(name) else name for name, own in both)
-        return type(self)(**dict(self._given) | {self.family_field: settled})
+        return type(self)(**dict(self._given) | {field: settled})
 
 
 def _is_auto(family: object) -> bool:

@@ -16,7 +16,7 @@ from zoo.checks import as_matrix, as_numbers, check_num_parts, first_of
 from zoo.conjugate.cellwise import PoissonGamma
 from zoo.conjugate.multinomial_dirichlet import MultinomialDirichlet
 from zoo.exponential_family import as_family
-from zoo.fields import names_of
+from zoo.fields import family_field, names_of
 from zoo.intake.families import FAMILIES, as_taken, components_of, families_for
 from zoo.intake.kinds import Columns
 from zoo.intake.tables import NUMBERS
@@ -78,20 +78,20 @@ def suitable_fields(model: type[Model], data: Sequence[Any]) -> dict[str, Any]:
     name, x = model.__name__, data[0]
     _check_num_tables(model, data)
     check_scores_new_rows(model)
-    if model.takes_documents:
+    if model.data[0].holds_documents:
         if not hasattr(x, "tocsr"):
             raise ValueError(
                 f"{name} scores documents given their lengths: give their counts as a sparse matrix"
             )
         return {}
-    if model.family_field == "components":
+    if family_field(model) == "components":
         components = _suitable_components(x)
         return {} if components is None else {"components": components}
     if hasattr(x, "tocsr"):
         raise ValueError(f"{name} scores cells, which does not compare with documents given their lengths")
     sizes = sizes_for(model, len(x), [part.shape[1] for part in data])
     kinds = [kind_of_cells(part) for part in data]
-    if model.family_field is not None:
+    if family_field(model):
         return _held(model, [FAMILIES[kind][0] for kind in kinds]) | sizes
     if kinds[0] not in model.data[0].cells:
         held = "zeros and ones" if kinds[0] == "yes/no" else "whole numbers"
@@ -103,7 +103,7 @@ def check_scores_new_rows(model: type[Model]) -> None:
     """Raise ValueError unless the model has a density of new rows, by which it can be compared."""
     if not model.answers.has_density:
         raise ValueError(f"{model.__name__} has no density of rows to compare")
-    if model.takes_documents and getattr(model, "scored_over_fitted", False):
+    if model.data[0].holds_documents and getattr(model, "scored_over_fitted", False):
         raise ValueError(
             f"{model.__name__} fits the topic shares of a new document to that document, which more topics "
             "always do better: compare by inference.diagnostics.heldout(tree, counts, protocol='completion')"
@@ -145,11 +145,11 @@ def _fields_for_columns(
 ) -> dict[str, Any]:
     """Fields with which a model suits tables whose columns are of several kinds, or ValueError."""
     _check_num_tables(model, columns)
-    if model.family_field is None:
+    if not family_field(model):
         kept = [column for own in columns if own is not None for column in own.kept]
         named = [column.name for own in columns if own is not None for column in own.with_families]
         raise ValueError(f"{model.__name__} takes numbers alone, {_unlike(named, len(kept))}")
-    if model.family_field == "components":
+    if family_field(model) == "components":
         return {"components": None if columns[0] is None else components_of(columns[0])}
     families = families_for(model, columns)
     for own, family in zip(columns, families, strict=True):
@@ -168,7 +168,7 @@ def _check_num_tables(model: type[Model], data: Sequence[Any]) -> None:
 
 def _held(model: type[Model], families: Sequence[Any]) -> dict[str, Any]:
     """The field that holds the families of the parts."""
-    return {str(model.family_field): tuple(families) if "*" in model.data[0].name else families[0]}
+    return {family_field(model): tuple(families) if "*" in model.data[0].name else families[0]}
 
 
 def _check_no_probabilities(name: str, columns: Columns) -> None:

@@ -39,6 +39,8 @@ class Table(NamedTuple):
             ``"data"``'s, or with ``"columns"`` those about the columns' means and in their deviations, with
             ``"common"`` in a common one. They are read off the data into fields of the model,
             ``{name}_origin`` and ``{name}_scale``, which ``standardize=False`` leaves out.
+        weight: the power of its density in the program, or the field with that, one number or one for each
+            part; 0: the score is no density of the rows, and their unit does not change it.
     """
 
     name: str
@@ -54,26 +56,40 @@ class Table(NamedTuple):
     latents: tuple[str, ...] = ()
     most_latents: tuple[str, ...] = ()
     stated_in: Literal["data", "columns", "common"] = "data"
+    weight: float | str = 1.0
+
+    @property
+    def holds_documents(self) -> bool:
+        """Whether its rows are documents: counts, or strings whose words are counted."""
+        return "documents" in self.cells
 
 
-class OfTables:
-    """A fact that follows from the tables that a model declares, asked of the model or of its class.
+class PartNames:
+    """Names of the parts of the data, asked of a model or of its class.
 
-    Of a class with a starred table it is None: its data say how many there are.
-
-    Attributes:
-        fact: from a tuple of tables.
+    Of a class with a starred table they are None: its data say how many there are.
     """
 
-    def __init__(self, fact: Any) -> None:
-        """Remember how the fact follows from the tables."""
-        self.fact = fact
-
     def __get__(self, model: "Model | None", owner: Any = None) -> Any:
-        """The fact."""
-        if model is not None:
-            return self.fact(model.tables)
-        return None if any("*" in table.name for table in owner.data) else self.fact(owner.data)
+        """The names."""
+        if model is None and "*" in owner.data[0].name:
+            return None
+        return tuple(table.name for table in (owner.data if model is None else tables_of(model)))
+
+
+def tables_of(model: "Model") -> tuple[Table, ...]:
+    """The parts of the data by their names: as declared, a starred one once for each family.
+
+    Args:
+        model: with its families.
+
+    Returns:
+        A table for each part.
+    """
+    (first, *others), families = model.data, model.part_families
+    if "*" not in first.name:
+        return model.data
+    return (*(first._replace(name=first.name.replace("*", str(v))) for v in range(len(families))), *others)
 
 
 def as_cells(model: "Model", place: int, part: Any) -> Any:
@@ -91,7 +107,7 @@ def as_cells(model: "Model", place: int, part: Any) -> Any:
         TypeError: cells that are no numbers, or a sparse matrix that the model does not take.
         ValueError: not two-dimensional, or columns that the model does not take.
     """
-    table, family = model.tables[place], model.part_families[place]
+    table, family = tables_of(model)[place], model.part_families[place]
     if is_sparse(part):
         if table.sparse == "reals":
             return as_rows(part, table.name)
@@ -122,12 +138,13 @@ def columns_of(model: "Model", data: Sequence[Any]) -> tuple[Columns | None, ...
     Raises:
         TypeError: another number of parts than the model takes.
     """
-    checks.check_num_parts(type(model).__name__, len(data), len(model.tables))
+    tables = tables_of(model)
+    checks.check_num_parts(type(model).__name__, len(data), len(tables))
     return tuple(
         read_columns(part, name=table.name)
         if isinstance(part, pd.DataFrame) and not {"documents", "class_labels"} & {*table.cells}
         else None
-        for table, part in zip(model.tables, data, strict=True)
+        for table, part in zip(tables, data, strict=True)
     )
 
 
@@ -138,16 +155,17 @@ def check_rows_of(model: "Model", data: Sequence[Any]) -> None:
         model: with its tables, sizes and families.
         data: parts of the data; None of one that is left out.
     """
-    checks.check_num_parts(type(model).__name__, max(len(data), len(model.tables)), len(model.tables))
+    tables = tables_of(model)
+    checks.check_num_parts(type(model).__name__, max(len(data), len(tables)), len(tables))
     has_gaps, fields, lengths = takes_missing(model), size_fields(model), {}
-    described = zip(model.tables, part_sizes(model), model.part_families, data, strict=False)
+    described = zip(tables, part_sizes(model), model.part_families, data, strict=False)
     for place, (table, size, family, part) in enumerate(described):
         if part is None:
             continue
         x = as_cells(model, place, part)
         checks.check_columns(x, size, table.name, "model", fields[place % len(fields)])
         if family is not None:
-            family.check(x, *(table.name,) * (len(model.tables) > 1))
+            family.check(x, *(table.name,) * (len(tables) > 1))
         elif not is_sparse(x):
             (checks.check_infinite if place or has_gaps else checks.check_finite)(x, table.name)
             checks.check_kinds(x, table.cells, table.name)
@@ -166,12 +184,12 @@ def check_fit(model: "Model", data: Sequence[Any]) -> None:
         model: with its tables and sizes.
         data: parts of the data.
     """
-    parts = [as_cells(model, place, part) for place, part in enumerate(data)]
-    first, x = model.tables[0], parts[0]
+    tables, parts = tables_of(model), [as_cells(model, place, part) for place, part in enumerate(data)]
+    first, x = tables[0], parts[0]
     checks.check_rows(x, first.needs, first.why, first.name)
     if first.missing != "rows":
-        _check_some_cells(model.tables, parts)
-    for table, part in zip(model.tables, parts, strict=False):
+        _check_some_cells(tables, parts)
+    for table, part in zip(tables, parts, strict=False):
         if table.varies:
             checks.check_not_constant(part, table.name)
 
@@ -183,8 +201,8 @@ def check_latents(model: "Model", data: Sequence[Any]) -> None:
         model: with its tables and sizes.
         data: parts of the data.
     """
-    first, x = model.tables[0], data[0]
-    of = f" of {first.name}" if len(model.tables) > 1 else ""
+    (first, *others), x = tables_of(model), data[0]
+    of = f" of {first.name}" if others else ""
     sizes = {"rows": ("rows", np.shape(x)[0]), "columns": (f"columns{of}", np.shape(x)[1])}
     in_space = answer_of(model, "needs_fitted_rows")
     for limits, below in ((first.latents, True), (first.most_latents, False)):
@@ -233,7 +251,7 @@ def num_needed(model: "Model") -> int:
     Returns:
         The number, at least 1.
     """
-    return max(1, sum(not table.optional for table in model.tables))
+    return max(1, sum(not table.optional for table in tables_of(model)))
 
 
 def takes_missing(model: "Model") -> bool:

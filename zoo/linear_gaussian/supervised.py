@@ -17,7 +17,7 @@ from numpyro import deterministic, sample
 
 from zoo.coordinates import by_part
 from zoo.coordinates.of_models import field_by_part, part_sizes
-from zoo.fields import require
+from zoo.fields import facts_of, require
 from zoo.kernels.gram import (
     FeatureRows,
     centred_cross,
@@ -79,7 +79,7 @@ def block_prior(model: "SPPCA", block: str) -> BlockPrior:
     require(model, *names)
     own, number = in_current_precision(model), model.data_names.index(block)
     found = {name: field_by_part(own, name)[number] for name in names}
-    shape = own.noise_concentration, own.units_of_fields["noise_rate"], part_sizes(own)
+    shape = own.noise_concentration, facts_of(own, "unit")["noise_rate"], part_sizes(own)
     return BlockPrior(**found, noise_concentration=by_part(*shape)[number])
 
 

@@ -62,6 +62,8 @@ def _noises(model: "SPPCA") -> dict[str, int]:
 _PARTS: dict[str, Any] = {"dims": lambda model: {"x and y": 2}, "or_one": True}
 # facts of fields: of the prior, and of what a kernel decides
 FACTS: dict[str, Any] = {
+    # a feature space draws no inputs under either prior
+    "loading_prior": {"proper_with": "='gaussian'", "is_used": lambda model: model.kernel is None},
     "loading_variance": _PARTS | of_prior("variance_units", _scales),
     "loc_mean": {"dims": _columns, "or_one": True}
     | {"otherwise": lambda model: None if model.loc_variance is None else 0.0}

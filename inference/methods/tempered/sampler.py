@@ -34,6 +34,7 @@ from inference.settings import FEWEST_TEMPERATURES as FEWEST
 from inference.settings import MOST_TEMPERATURES as MOST
 from inference.settings import Temperatures
 from zoo.checks import machine_memory, memory_in_words
+from zoo.coordinates.of_models import part_weights
 from zoo.model import Model
 from zoo.programs import to_be_proper
 from zoo.shapes import Values
@@ -408,7 +409,7 @@ def drawn_from_prior(key: Array, program: Callable, values: Values, *data: Obser
 
 def check_evidence(model: Model) -> None:
     """Raise ValueError unless the prior can be drawn from, and the likelihood is a density of the data."""
-    weights = {part: float(weight) for part, weight in model.part_weights.items()}
+    weights = dict(zip(model.data_names, map(float, part_weights(model)), strict=True))
     if weighed := [part for part, weight in weights.items() if weight != 1]:
         raise ValueError(
             f"the density of {weighed[0]} counts to the power {weights[weighed[0]]:g}, which is no density "

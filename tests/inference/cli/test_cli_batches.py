@@ -9,6 +9,7 @@ import pytest
 import zoo
 from inference import fit, load, log_density, open_rows, transform
 from inference.cli import main, predicting
+from zoo.intake import Table
 
 X = np.random.default_rng(0).normal(size=(200, 2)) + 6 * np.random.default_rng(1).integers(0, 2, (200, 1))
 FIT = (
@@ -139,7 +140,7 @@ def test_rows_without_labels_are_numbered_on_from_batch_to_batch(tmp_path, monke
     np.save("x.npy", X[:7])
     named = pd.DataFrame(X[:7], columns=["a", "b"], index=[f"r{row}" for row in range(7)])
     named.to_csv("named.csv")
-    model = SimpleNamespace(takes_documents=False, data_names=("x",), variable_dims={"x": ("row", "column")})
+    model = SimpleNamespace(data=(Table("x"),), data_names=("x",), variable_dims={"x": ("row", "column")})
     monkeypatch.setattr(predicting, "load", lambda path: SimpleNamespace(attrs={"model": "m", "method": "n"}))
     monkeypatch.setattr(predicting, "model_of", lambda tree: model)
     monkeypatch.setattr(predicting, "compile_cache", lambda: None)

@@ -230,7 +230,7 @@ def em(init: Any, step: Any, conclude: Any) -> Ascent:
 
 
 def _from_variables(key: Array, variables: Mapping[str, Array], model: Model, *data: Any) -> dict:
-    sites = ("topic_weights", "topic_word_probs") if model.takes_documents else ("loadings",)
+    sites = ("topic_weights", "topic_word_probs") if model.data[0].holds_documents else ("loadings",)
     return {site: jnp.asarray(variables[site]) for site in sites}
 
 

@@ -19,7 +19,7 @@ def test_facts_of_the_ten_models():
     parts = {name: model.data_names for name, model in MODELS.items()}
     assert parts["sppca"] == ("x", "y") and parts["lda"] == ("counts",) and parts["paired"] is None
     assert zoo.Paired(("bernoulli",) * 3).data_names == ("y_0", "y_1", "y_2")
-    assert {name for name, model in MODELS.items() if model.takes_documents} == {"lda", "plsi", "pcp"}
+    assert {name for name, model in MODELS.items() if model.data[0].holds_documents} == {"lda", "plsi", "pcp"}
     assert {num_needed(model) for model in (zoo.SPPCA(), zoo.PPCA(), zoo.Paired())} == {1}
     misses = {"mixture": zoo.Mixture(), "ppca": zoo.PPCA(), "sppca": zoo.SPPCA(), "epca": zoo.EPCA()}
     assert all(takes_missing(model) for model in misses.values())
