@@ -36,7 +36,7 @@ from inference.fitting.front_door import fit
 from inference.methods import methods_to_compare
 from inference.prediction import log_density
 from inference.results.files import model_of
-from inference.results.groups import group_of, group_or_empty, left_out_of, sample_weight_of
+from inference.results.groups import group_of, group_or_empty, left_out_of, sample_weight_of, with_groups
 from inference.topics.text_heldout import PROTOCOLS, heldout_text
 from zoo import late
 from zoo.checks import listed
@@ -48,11 +48,14 @@ if TYPE_CHECKING:
 
 EVIDENCE = ("log_evidence", "log_evidence_se")
 _CLEAR = 3  # standard errors of a difference, each from four replicates by default
+_MOST_REPEATED = 2**27  # densities of weighted rows over all draws
 _FEWEST_DRAWS = 25  # ArviZ fits the tail to a fifth of the draws, and to no fewer than five
 
 
 def leave_one_out(tree: xr.DataTree) -> "ELPDData":
     """Estimate the leave-one-out score of one fit by PSIS; a high Pareto k raises no warning.
+
+    A row of weight w is w rows, one of which is left out.
 
     Args:
         tree: a fit whose draws are a posterior, with the group ``log_likelihood``.
@@ -63,7 +66,8 @@ def leave_one_out(tree: xr.DataTree) -> "ELPDData":
 
     Raises:
         ValueError: no pointwise log likelihood; a point estimate, which has no posterior to leave a row out
-            of; a row with one density under every draw; or too few draws.
+            of; a row with one density under every draw; too few draws; or weights that are no numbers of
+            rows, or of too many.
     """
     draws_of(tree)
     if "log_likelihood" not in tree.children and not model_of(tree).answers.has_density:
@@ -76,6 +80,8 @@ def leave_one_out(tree: xr.DataTree) -> "ELPDData":
     check_densities_are_cheap(tree)
     if "log_likelihood" in left_out_of(tree) and "observed_data" in tree.children:
         tree = extend(tree, "log_likelihood")  # it was left out for its cost: now it is asked for
+    if (weight := sample_weight_of(tree)) is not None:
+        tree = _repeated(tree, weight)
     pointwise = group_of(tree, "log_likelihood")["log_likelihood"].transpose("chain", "draw", ...)
     if not np.isfinite(pointwise.values).all():
         raise ValueError("the pointwise log likelihood has entries that are not finite")
@@ -92,6 +98,20 @@ def leave_one_out(tree: xr.DataTree) -> "ELPDData":
     with warnings.catch_warnings():  # high Pareto k: counted and reported by the callers
         warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto")
         return late.loo(tree, pointwise=True, reff=_relative_efficiency(pointwise.values))
+
+
+def _repeated(tree: xr.DataTree, weight: np.ndarray) -> xr.DataTree:
+    """The fit with the densities of each row as often as its weight says."""
+    held = group_of(tree, "log_likelihood")
+    cells = weight.sum() * held.sizes["chain"] * held.sizes["draw"]
+    if (weight != np.round(weight)).any() or cells > _MOST_REPEATED:
+        how = f"here from {weight.min():g} to {weight.max():g}, {weight.sum():g} in all"
+        raise ValueError(
+            f"LOO leaves single rows out: it needs weights that are small numbers of rows; {how}. Rank the "
+            "fit by held-out rows (heldout)"
+        )
+    places = np.repeat(np.arange(len(weight)), weight.astype(int))
+    return with_groups(tree, {"log_likelihood": held.isel(observation=places)})
 
 
 def check_fits(trees: Mapping[str, xr.DataTree], *, without_data: bool = False) -> None:

@@ -301,3 +301,16 @@ def test_levels_are_counted_only_where_replications_are_levels():
     assert "ok: share of yes" not in found["gaussian"].index and "ok: sd" in found["gaussian"].index
     assert list(found["bernoulli"].index) == ["ok: share of yes"]
     assert np.isinf(found["no"]["distance"]).all() and not judge_features(found["no"])[0]
+
+
+def test_the_leave_one_out_score_of_weighted_rows_is_that_of_rows_repeated():
+    x = np.random.default_rng(0).standard_t(3, size=(15, 2))
+    weight = np.arange(15) % 3 + 1.0
+    model = zoo.Mixture.from_data(x, num_components=1)
+    weighted = leave_one_out(inference.fit(model, x, sample_weight=weight, seed=0))
+    repeated = leave_one_out(inference.fit(model, np.repeat(x, weight.astype(int), axis=0), seed=0))
+    assert weighted.n_data_points == 30
+    for name in ("elpd", "se", "p"):
+        np.testing.assert_allclose(getattr(weighted, name), getattr(repeated, name), rtol=1e-4)
+    with pytest.raises(ValueError, match="small numbers of rows; here from 0.5 to 1.5, 15 in all"):
+        leave_one_out(inference.fit(model, x, sample_weight=weight / 2, seed=0))
