@@ -94,6 +94,9 @@ def filled_cells(tree: xr.DataTree) -> pd.DataFrame | None:
     note = "expectation of each missing cell given the observed ones of its row, and its standard deviation"
     note += "; of columns fitted by their logarithms the median and half the central 68 %"
     note += "; value: the word or date nearest to it, with the probability of the word" if words else ""
+    worded = (row for row in rows if row["value"] is not None and row["column"] not in origins)
+    lacks = any(np.isnan(row["probability"]) for row in worded)
+    note += " (projections: of yes and no alone)" if lacks else ""
     note += f"; {unknown} cells are not filled: their row has no answer" if unknown else ""
     note += "; dates have means and deviations in days since the first" if origins else ""
     table.attrs |= {"title": "Missing cells filled in", "note": note, "origins": origins}
