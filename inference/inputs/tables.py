@@ -67,7 +67,6 @@ def read_parts(
     families: Mapping[str, str] | None = None,
     levels: Mapping[str, Sequence[Any]] | None = None,
     id: str | None = None,
-    is_held: bool = True,
 ) -> tuple[Model, tuple[Columns | None, ...]]:
     """What the columns of the tables among the data hold, and the model that suits them.
 
@@ -77,7 +76,6 @@ def read_parts(
         families: column to family or kind, as of `zoo.intake.read_columns`.
         levels: column to its levels.
         id: column that labels the rows.
-        is_held: whether all rows are held at once, and not read in batches.
 
     Returns:
         The model, and for each part its columns, None of one that is no table to be read.
@@ -106,7 +104,7 @@ def read_parts(
         if model.takes_documents:
             found[place] = _columns_of_counts(data[place], arguments, name)
         else:
-            found[place] = replace(read_columns(data[place], name=name, **arguments), is_held=is_held)
+            found[place] = read_columns(data[place], name=name, **arguments)
     for name, columns in zip(model.data_names, found, strict=False):
         if columns is not None:
             _warn_of_left_out(columns, name)

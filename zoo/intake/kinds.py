@@ -218,13 +218,11 @@ class Columns:
         columns: one for each column of the table, in its order.
         label: name of the column whose cells label the rows; None: the index of the table does.
         num_rows: of the table that was read; None: not known.
-        is_held: whether all rows are held at once, and not read in batches.
     """
 
     columns: tuple[Column, ...]
     label: str | None = None
     num_rows: int | None = field(default=None, compare=False)
-    is_held: bool = field(default=True, compare=False)
 
     @property
     def kept(self) -> tuple[Column, ...]:
