@@ -289,9 +289,9 @@ def _probabilities(tree: xr.DataTree, model: Model, arrays: tuple, coords: dict[
     shares = _labelled(in_shown_order(values, tree, model), dims, labels).rename("probabilities")
     if (holds := _hold_rows(tree, model, shares.shape[-1])).all():
         return shares
-    new = shares.to_numpy()[:, ~holds].sum(-1)
+    new = np.minimum(shares.to_numpy()[:, ~holds].sum(-1), 1.0)
     _warn_of_new_clusters(new, shares[dims[0]].to_numpy())
-    return shares.assign_coords(new_cluster=(dims[:1], np.minimum(new, 1.0)))
+    return shares.assign_coords(new_cluster=(dims[:1], new))
 
 
 def _hold_rows(tree: xr.DataTree, model: Model, size: int) -> np.ndarray:
@@ -314,8 +314,8 @@ def _warn_of_new_clusters(new: np.ndarray, names: np.ndarray) -> None:
         warn(
             f"{lost.size} of {len(new)} rows {'belongs' if lost.size == 1 else 'belong'} to none of the "
             f"fitted clusters: {first_of(names[lost], 10)}; new_cluster, the probability of all components "
-            f"without fitted rows, is at least {min(new[lost].min(), 1.0):.2g}, and which of them is the most "
-            "probable says nothing: look for typing errors, or fit with such rows"
+            f"without fitted rows, is at least {new[lost].min():.2g}, and which of them is the most probable "
+            "says nothing: look for typing errors, or fit with such rows"
         )
 
 
