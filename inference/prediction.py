@@ -23,6 +23,7 @@ from inference.fitting.models_of_others import check_gaps
 from inference.inputs.sources import as_passed
 from inference.inputs.tables import (
     as_arrays,
+    check_common_columns,
     check_parts,
     encoded_parts,
     joined_rows,
@@ -214,7 +215,9 @@ def predict(
     if not known:
         raise ValueError(f"{type(model).__name__} predicts nothing but its scores: use inference.transform")
     if what is not None and what not in known:
-        raise ValueError(f"this fit predicts {', '.join(known)}; got {what!r}")
+        cells = what == "cells" and takes_missing(model)
+        of_fitted = "; inference.diagnostics.profiles(tree)['filled_cells'] has those of the fitted rows"
+        raise ValueError(f"this fit predicts {', '.join(known)}; got {what!r}{of_fitted if cells else ''}")
     if is_asked_in_batches(model, new_data, out, batch_size):
         return answered(partial(predict, tree, what=what), tree, model, new_data, out, batch_size)
     model, arrays, coords = prepared(tree, new_data)
@@ -428,6 +431,8 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     given = paired_rows(joined_rows(given, model.data_names, label), model.data_names)
     if model.takes_documents:
         warn_of_unseen(given[0], columns[0])
+    else:
+        check_common_columns(given, columns)
     given = encoded_parts(given, columns)
     given = label_parts(model, given, asks=False)
     model, given = model.encoded(*given)

@@ -305,6 +305,24 @@ def encoded_parts(data: tuple, columns: Sequence[Columns | None]) -> tuple:
     )
 
 
+def check_common_columns(data: tuple, columns: Sequence[Columns | None]) -> None:
+    """Raise ValueError if a table of new rows has no column of the fit.
+
+    Args:
+        data: the parts.
+        columns: of each part, as `read_parts` gives them; may be fewer.
+    """
+    for part, own in zip(data, columns, strict=False):
+        if own is None or not isinstance(part, pd.DataFrame):
+            continue
+        have, wanted = list(map(str, part.columns)), [column.name for column in own.kept]
+        if not set(have) & set(wanted):
+            raise ValueError(
+                f"new data have none of the columns {first_of(wanted, 10)} of the fit; they have "
+                f"{first_of(have, 10) or 'none'}: name their columns as those of the fit"
+            )
+
+
 def column_dims(model: Model) -> tuple[str, ...]:
     """Dims of the columns of each part of a model's data."""
     return tuple(model.variable_dims[name][-1] for name in model.data_names)

@@ -118,6 +118,8 @@ def test_a_column_that_new_rows_lack_is_given_as_empty_cells():
         inference.predict(tree, x.drop(columns="b"))
     with pytest.raises(ValueError, match="a column of empty cells for each"):
         inference.predict(tree, x[["a"]])
+    with pytest.raises(ValueError, match="none of the columns a, b, c of the fit; they have A, B, C: name"):
+        inference.predict(tree, x.rename(columns=str.upper))
     assert np.isfinite(inference.predict(tree, x.assign(b=np.nan))).all()
     of_whole_rows = inference.fit(zoo.KernelPCA(num_latents=1, kernel="rbf", noise_variance=0.1), x)
     with pytest.raises(ValueError, match="they have a, c: add it, or fit without it"):

@@ -757,7 +757,8 @@ def _read_words(name: str, cells: pd.Series) -> Column:
             name, "ordered", f"words of the scale of {scale}", cells, levels=_on_scale(distinct, scale)
         )
     num_levels = len(distinct)
-    if (num_levels > MOST_LEVELS or num_levels == len(cells)) and (near := nearly_dates(distinct)):
+    may_be_dates = (num_levels > MOST_LEVELS or num_levels == len(cells)) and not are_codes(distinct)
+    if may_be_dates and (near := nearly_dates(distinct)):
         return _column(name, "text", near, cells)
     if num_levels == len(cells) and num_levels > 2:
         return _column(name, "id", "all different words", cells)

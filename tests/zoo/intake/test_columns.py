@@ -637,6 +637,13 @@ def test_dates_that_are_not_all_read_are_left_out_with_the_reason(odd, why):
     assert (column.kind, column.why) == ("text", why)
 
 
+def test_postal_codes_are_not_said_to_be_dates():
+    """Guards a reason that was wrong: dates, but row 2 has 48230."""
+    codes = [f"{code:05d}" for code in RNG.integers(500, 99999, 60)]
+    column = read_columns(pd.DataFrame({"zip": [*codes, codes[0]], "age": RNG.normal(size=61)})).columns[0]
+    assert "dates" not in column.why
+
+
 def test_dates_of_digits_and_of_two_offsets_are_days_since_the_first():
     frame = pd.DataFrame({"day": [20240131.0, np.nan, 20240301] * 4, "month": [202401, 202311, 202402] * 4})
     frame["day"] += np.repeat([0.0, 1e4, 2e4, 3e4], 3)
