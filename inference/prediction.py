@@ -283,8 +283,7 @@ def _probabilities(tree: xr.DataTree, model: Model, arrays: tuple, coords: dict[
         function = method.log_joint or _log_joint
         values = softmax(_apply(function, stored_variables(tree, model), model, arrays), axis=-1)
     else:
-        tree = relabel(tree)
-        draws = draws_without_rows(tree, _num_scored(model))
+        draws = draws_without_rows(tree := relabel(tree), _num_scored(model))
         values = _mean_over_draws(_shares_in_draw, draws, model, arrays)
     dims = completions_of(model)["probabilities"].dims
     _warn_of_lost_rows(values, coords, dims[0])
