@@ -18,10 +18,12 @@ from scipy.special import softmax
 from inference.algorithm import TEXT_COLUMN, Ascent, Direct, FitRequest, Fitted, Method
 from inference.batched_answers import answered, is_asked_in_batches
 from inference.convergence.numbering import cluster_dim, in_program_order, in_shown_order
+from inference.convergence.partitions import cluster_sizes
 from inference.fitting.models_of_others import check_gaps
 from inference.inputs.sources import as_passed
 from inference.inputs.tables import (
     as_arrays,
+    check_common_columns,
     check_parts,
     encoded_parts,
     joined_rows,
@@ -39,14 +41,18 @@ from inference.results.groups import (
     ROW_DIMS,
     flat_draws,
     group_of,
+    group_or_empty,
     labels_along,
+    labels_of,
     observed_tables,
+    responsibilities_of,
     restored_data,
+    sample_weight_of,
 )
 from inference.symmetry import align_rotation, relabel
 from inference.symmetry.rotation import orientation
 from zoo.answers import answer_of, completion_of, completions_of
-from zoo.checks import check_choice, check_complete, check_flag, warn
+from zoo.checks import check_choice, check_complete, check_flag, first_of, warn
 from zoo.intake import Columns
 from zoo.intake.families import for_data
 from zoo.intake.tables import num_needed, tables_of, takes_missing
@@ -54,6 +60,7 @@ from zoo.model import Model
 from zoo.shapes import Shape
 from zoo.sparse import SparseCounts
 
+_OCCUPIED = 0.5  # of a row in a cluster, or of the probability of a new one
 _Scores = Annotated[xr.DataArray, Shape("num_observations num_scores")]
 _Predictions = Annotated[xr.DataArray, Shape("num_observations *columns", "Shaped")]
 _PerRow = Annotated[xr.DataArray, Shape("num_observations")]
@@ -170,7 +177,9 @@ def predict(
     A model with clusters of rows: the most probable one, by its number in the tables of the fit, dims
     (observation,), or (document,) of texts. A row is taken as a new one: of a fitted row the tables have q's
     ``responsibilities`` or the draws' labels, to which it has contributed itself. Of cells recorded in steps
-    400 draws are averaged, spread evenly over the chains.
+    400 draws are averaged, spread evenly over the chains. Where the fit has clusters without fitted rows, the
+    coordinate ``new_cluster`` is the probability of these together, that the row is in none of the others;
+    rows where it is above a half are warned of.
 
     A projection: its rows with missing cells at their expectation given the observed ones, dims
     (observation, feature), and as the coordinate ``standard_deviation`` how uncertain that is (0 in a cell
@@ -213,7 +222,9 @@ def predict(
     if not known:
         raise ValueError(f"{type(model).__name__} predicts nothing but its scores: use inference.transform")
     if what is not None and what not in known:
-        raise ValueError(f"this fit predicts {', '.join(known)}; got {what!r}")
+        cells = what == "cells" and takes_missing(model)
+        of_fitted = "; inference.diagnostics.profiles(tree)['filled_cells'] has those of the fitted rows"
+        raise ValueError(f"this fit predicts {', '.join(known)}; got {what!r}{of_fitted if cells else ''}")
     if is_asked_in_batches(model, new_data, out, batch_size):
         return answered(partial(predict, tree, what=what), tree, model, new_data, out, batch_size)
     model, arrays, coords = prepared(tree, new_data)
@@ -279,12 +290,42 @@ def _probabilities(tree: xr.DataTree, model: Model, arrays: tuple, coords: dict[
         function = method.log_joint or _log_joint
         values = softmax(_apply(function, stored_variables(tree, model), model, arrays), axis=-1)
     else:
-        draws = draws_without_rows(relabel(tree), _num_scored(model))
+        draws = draws_without_rows(tree := relabel(tree), _num_scored(model))
         values = _mean_over_draws(_shares_in_draw, draws, model, arrays)
     dims = completions_of(model)["probabilities"].dims
     _warn_of_lost_rows(values, coords, dims[0])
     labels = Labels({**coords, dims[-1]: labels_along(tree, dims[-1])})
-    return _labelled(in_shown_order(values, tree, model), dims, labels).rename("probabilities")
+    shares = _labelled(in_shown_order(values, tree, model), dims, labels).rename("probabilities")
+    if (holds := _hold_rows(tree, model, shares.shape[-1])).all():
+        return shares
+    new = np.minimum(shares.to_numpy()[:, ~holds].sum(-1), 1.0)
+    _warn_of_new_clusters(new, shares[dims[0]].to_numpy())
+    return shares.assign_coords(new_cluster=(dims[:1], new))
+
+
+def _hold_rows(tree: xr.DataTree, model: Model, size: int) -> np.ndarray:
+    """Whether each cluster holds more than half a fitted row, (size,); all if the fit cannot tell."""
+    soft, drawn, weight = responsibilities_of(tree), labels_of(tree), sample_weight_of(tree)
+    if soft is not None:
+        sizes = soft.to_numpy().sum(0) if weight is None else weight @ soft.to_numpy()
+    elif drawn is not None:
+        sizes = cluster_sizes(flat_draws(drawn), size, weight).mean(0)
+    else:  # clusters are numbered by size
+        stored = group_or_empty(tree, "variational").get(model.roles.occupied, size)
+        sizes = np.arange(size) < int(stored)
+    return sizes > _OCCUPIED
+
+
+def _warn_of_new_clusters(new: np.ndarray, names: np.ndarray) -> None:
+    """Warn of rows that are probably in no cluster that holds fitted rows."""
+    lost = np.flatnonzero(new > _OCCUPIED)
+    if lost.size:
+        warn(
+            f"{lost.size} of {len(new)} rows {'belongs' if lost.size == 1 else 'belong'} to none of the "
+            f"fitted clusters: {first_of(names[lost], 10)}; new_cluster, the probability of all components "
+            f"without fitted rows, is at least {new[lost].min():.2g}, and which of them is the most probable "
+            "says nothing: look for typing errors, or fit with such rows"
+        )
 
 
 @double_precision
@@ -396,6 +437,8 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     given = paired_rows(joined_rows(given, model.data_names, label), model.data_names)
     if model.data[0].holds_documents:
         warn_of_unseen(given[0], columns[0])
+    else:
+        check_common_columns(given, columns)
     given = encoded_parts(given, columns)
     given = label_parts(model, given, asks=False)
     model, given = model.encoded(*given)

@@ -80,6 +80,12 @@ def _as_setting(error: click.ClickException) -> str:
     """How a field that was written as an option is given; empty for another error."""
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
         return ""
+    if error.option_name == "--sample-weight" and error.ctx.command.name in ("sweep", "compare"):
+        return (
+            f"{error.ctx.command.name} has no --sample-weight, for its held-out scores count all rows alike: "
+            "leave the column out by --families COLUMN=leave_out, or fit each candidate by "
+            "zoo fit --sample-weight COLUMN and compare the fits by zoo report"
+        )
     field = error.option_name.strip("-").replace("-", "_")
     if field not in _of_model(error.ctx, "fields") or not any(
         p.name == "set" for p in error.ctx.command.params
@@ -272,7 +278,7 @@ zoo film ppca wine --x x --method em --init random --standardize
         ),
         _Command(
             "predict",
-            "predict new rows with a saved fit: clusters, missing cells, outputs, or scores",
+            "predict new rows with a saved fit: clusters, outputs, scores, or missing cells of a projection",
             [
                 *(_argument("fit", "FIT", type=click.Path()), *_TABLES, *_COLUMNS, *_OWN_MODEL),
                 _option("--batch-size", "rows scored and written at a time", _FROM_1),

@@ -1,7 +1,7 @@
 r"""One numbering of the clusters, components and topics of a fit, decided when its tree is built.
 
 They are numbered by size, the largest first: clusters and components by their rows (the weighted sum of
-responsibilities, or the rows drawn into them), topics by their tokens. Equal sizes are numbered by their
+responsibilities, or of the rows drawn into them), topics by their tokens. Equal sizes are numbered by their
 first row, and those without rows come last. Every variable, table, picture and prediction bears these
 numbers.
 
@@ -106,7 +106,7 @@ def _sizes(
         if expected is not None:
             sizes = expected
         elif drawn is not None and not spreads_rows:
-            sizes = cluster_sizes(flat_draws(drawn), posterior.sizes[dim]).mean(0)
+            sizes = cluster_sizes(flat_draws(drawn), posterior.sizes[dim], sample_weight_of(tree)).mean(0)
         else:
             sizes = flat_draws(posterior[model.roles.weight]).mean(0)
         found[dim] = sizes, None
@@ -229,12 +229,17 @@ def draw_labels(tree: xr.DataTree) -> dict[str, tuple[tuple[str, ...], np.ndarra
     if dim is not None and dim in posterior.dims and drawn is not None:
         labels = flat_draws(drawn).astype(np.int64)
         weights = flat_draws(posterior[model.roles.weight]) if model.roles.weight in posterior else None
-        note(dim, _by_rows(labels, central_draw(tree), posterior.sizes[dim], weights))
+        of_rows = sample_weight_of(tree)
+        note(dim, _by_rows(labels, central_draw(tree), posterior.sizes[dim], weights, of_rows))
     return found
 
 
 def _by_rows(
-    labels: np.ndarray, partition: np.ndarray, size: int, weights: np.ndarray | None = None
+    labels: np.ndarray,
+    partition: np.ndarray,
+    size: int,
+    weights: np.ndarray | None = None,
+    sample_weight: np.ndarray | None = None,
 ) -> np.ndarray:
     """Numbers of the components of every draw by the rows that they share with the clusters of a partition.
 
@@ -243,13 +248,14 @@ def _by_rows(
         partition: cluster of each row, any names.
         size: components.
         weights: of the components in each draw, by which those without rows are numbered.
+        sample_weight: of each row in the sizes of the clusters; None: one.
 
     Returns:
         Shape (draws, size), a permutation of 0, 1, ... in each draw.
     """
     _, first = np.unique(partition, return_index=True)
     reference = np.argsort(np.argsort(first))[np.unique(partition, return_inverse=True)[1]]
-    counts = cluster_sizes(labels, size)
+    counts = cluster_sizes(labels, size, sample_weight)
     numbers = matched_numbers(labels, reference, size, weights)
     totals = np.zeros(size)
     np.add.at(totals, numbers, counts)

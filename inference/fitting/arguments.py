@@ -209,7 +209,7 @@ def read_call(call: Call) -> FitRequest:
     data = paired_rows(joined_rows(data, model.data_names, id), model.data_names)
     if sample_weight is not None:
         sample_weight = paired_rows((data[0], sample_weight), (model.data_names[0], "sample_weight"))[1]
-    model, columns, data = read_all_columns(model, data, families, levels, id, batch_size is None)
+    model, columns, data = read_all_columns(model, data, families, levels, id)
     data = label_parts(model, data, families)
     model, data = model.encoded(*encoded_parts(data, columns))
     is_summed = "moments" in chosen.takes

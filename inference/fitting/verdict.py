@@ -62,6 +62,7 @@ from inference.results.groups import (
 )
 from inference.settings import FEWEST_TEMPERATURES
 from zoo.answers import answer_of
+from zoo.checks import listed
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.resolution import recorded_step
 from zoo.dirichlet_process import truncation_of
@@ -544,6 +545,13 @@ def _of_spikes(tree: xr.DataTree) -> Judgement | None:
     reason = f"some columns are recorded coarsely ({', '.join(known)}); " if known else ""
     reason += "a Gaussian shrinks onto equal cells as far as its prior lets it, and counts as a cluster"
     advice = f"leave these columns out, x.drop(columns={names}), and compare"
+    codes: dict[Hashable, list[float]] = {}
+    for name, at in largest:
+        if _is_apart(x[name], at):
+            codes.setdefault(name, []).append(int(at) if at.is_integer() else at)
+    if codes:
+        values = listed(f"{at:g} in {name}" for name, held in codes.items() for at in held)
+        advice = f"if {values} stands for missing cells, empty these, x.replace({codes}, np.nan); or {advice}"
     takes = "rounding" in components.field_dims and not (
         components.has_correlations and whole.isna().any(axis=None)
     )
@@ -565,6 +573,13 @@ def _labellings(tree: xr.DataTree) -> np.ndarray | None:
         return draws[:: -(-len(draws) // _LABELLINGS)]
     responsibilities = responsibilities_of(tree)
     return None if responsibilities is None else responsibilities.to_numpy().argmax(-1)[None]
+
+
+def _is_apart(cells: Any, at: float) -> bool:
+    """Whether a number lies beside all others of a column by more than half their range."""
+    others = cells[cells.notna() & (cells != at)]
+    gap = max(others.min() - at, at - others.max())
+    return bool(gap > np.ptp(others) / 2)
 
 
 def _to_leave_out(x: Any, names: list[str], pairs: Sequence[np.ndarray]) -> str:

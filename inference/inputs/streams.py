@@ -22,6 +22,7 @@ from inference.inputs.text import TextChunks, read_documents
 from inference.numerics.documents import BlockSizes, DocumentBlocks, cut, log_coefficient
 from zoo.checks import as_matrix, column_of, shown
 from zoo.documents.bags import warn_of_empty
+from zoo.fields import family_field
 from zoo.intake.families import for_data
 from zoo.model import Model
 from zoo.sparse import SparseCounts
@@ -68,11 +69,23 @@ def check_complete_batch(model: Model, rows: np.ndarray) -> None:
         rows: of the batch, shape (batch_size, num_features).
     """
     if for_data(model, rows) is not model:
-        row, column = np.argwhere(np.isnan(rows))[0]
+        components = getattr(model, family_field(model))
+        pairs = components.by_columns
+        are_joint = [family.with_patterns(rows[:, list(own)]) is not family for family, own in pairs]
+        places = np.concatenate(
+            [own for (_, own), is_joint in zip(pairs, are_joint, strict=True) if is_joint]
+        )
+        row, first = np.argwhere(np.isnan(rows[:, places]))[0]
+        remedy = "NormalGamma()"
+        if components.is_grouped:
+            joint = dict.fromkeys(np.flatnonzero(are_joint), "NormalGamma")
+            names = (joint.get(at, type(own).__name__) for at, (own, _) in enumerate(pairs))
+            logs = f", logs={components.logs}" if components.logs else ""
+            remedy = f"Product(({'(), '.join(names)}(),), {components.columns}{logs})"
         raise ValueError(
-            f"cells are missing (row {row}, {column_of(rows, column)} of a batch), and batch_size takes "
-            "complete rows under full covariances: leave batch_size out, or take components=NormalGamma(), "
-            "whose columns are independent"
+            f"cells are missing (row {row}, {column_of(rows, int(places[first]))} of a batch), and "
+            "batch_size takes complete rows under full covariances: leave batch_size out, or take "
+            f"components={remedy}, whose columns are independent"
         )
 
 

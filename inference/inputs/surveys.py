@@ -168,7 +168,6 @@ def read_all_columns(
     families: Mapping[str, str] | None,
     levels: Mapping[str, Sequence[Any]] | None,
     id: str | None,
-    is_held: bool = True,
 ) -> tuple[Model, tuple[Columns | None, ...], tuple]:
     """What the columns of tables hold, in memory or elsewhere, the model that suits them, and the data.
 
@@ -178,7 +177,6 @@ def read_all_columns(
         families: as for `read_parts`.
         levels: as for `read_parts`.
         id: as for `read_parts`.
-        is_held: whether all rows are held at once, and not read in batches.
 
     Returns:
         The model, the columns of each part (None of one that is no table), and the parts, sources as numbers.
@@ -188,7 +186,7 @@ def read_all_columns(
         ValueError: as `read_parts`; a row that a message names is that of the table.
     """
     if not any(is_source(part) and part.kind == "table" for part in data):
-        return *read_parts(model, data, families, levels, id, is_held), data
+        return *read_parts(model, data, families, levels, id), data
     (source,) = data
     if source.holds_texts:
         return model, (None,), data
@@ -207,7 +205,7 @@ def read_all_columns(
     told = {**(families or {}), **dict.fromkeys(stepped, "id")} or None
     plain = frame.reset_index(drop=True)
     try:
-        model, (columns,) = read_parts(model, (plain,), told, levels, id, is_held)
+        model, (columns,) = read_parts(model, (plain,), told, levels, id)
     except (TypeError, ValueError):
         read_parts(model, (frame,), told, levels, id)  # names the row of the table
         raise

@@ -68,7 +68,6 @@ def read_parts(
     families: Mapping[str, str] | None = None,
     levels: Mapping[str, Sequence[Any]] | None = None,
     id: str | None = None,
-    is_held: bool = True,
 ) -> tuple[Model, tuple[Columns | None, ...]]:
     """What the columns of the tables among the data hold, and the model that suits them.
 
@@ -78,7 +77,6 @@ def read_parts(
         families: column to family or kind, as of `zoo.intake.read_columns`.
         levels: column to its levels.
         id: column that labels the rows.
-        is_held: whether all rows are held at once, and not read in batches.
 
     Returns:
         The model, and for each part its columns, None of one that is no table to be read.
@@ -107,7 +105,7 @@ def read_parts(
         if model.data[0].holds_documents:
             found[place] = _columns_of_counts(data[place], arguments, name)
         else:
-            found[place] = replace(read_columns(data[place], name=name, **arguments), is_held=is_held)
+            found[place] = read_columns(data[place], name=name, **arguments)
     for name, columns in zip(model.data_names, found, strict=False):
         if columns is not None:
             _warn_of_left_out(columns, name)
@@ -314,6 +312,24 @@ def encoded_parts(data: tuple, columns: Sequence[Columns | None]) -> tuple:
         own.encoded(part) if own is not None and isinstance(part, pd.DataFrame) else part
         for part, own in zip(data, known, strict=False)
     )
+
+
+def check_common_columns(data: tuple, columns: Sequence[Columns | None]) -> None:
+    """Raise ValueError if a table of new rows has no column of the fit.
+
+    Args:
+        data: the parts.
+        columns: of each part, as `read_parts` gives them; may be fewer.
+    """
+    for part, own in zip(data, columns, strict=False):
+        if own is None or not isinstance(part, pd.DataFrame):
+            continue
+        have, wanted = list(map(str, part.columns)), [column.name for column in own.kept]
+        if not set(have) & set(wanted):
+            raise ValueError(
+                f"new data have none of the columns {first_of(wanted, 10)} of the fit; they have "
+                f"{first_of(have, 10) or 'none'}: name their columns as those of the fit"
+            )
 
 
 def column_dims(model: Model) -> tuple[str, ...]:

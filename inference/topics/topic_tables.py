@@ -9,6 +9,7 @@ a topic's top words, :math:`\log \frac{p(v, w)}{p(v) p(w)} / -\log p(v, w)`, fro
 (Bouma 2009; Lau, Newman and Baldwin 2014), -1 where no document holds both.
 """
 
+import warnings
 from typing import Any
 
 import jax
@@ -105,7 +106,10 @@ def token_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
     """
     documents, names = _given_or_fitted(_checked(tree), counts)
     topics, matrix = topic_words(tree), documents.to_scipy()
-    by_word, of_documents = topics.to_numpy().T, transform(tree, documents).values
+    with warnings.catch_warnings():
+        if counts is None:  # told when they were fitted
+            warnings.filterwarnings("ignore", message=".*documents have no words")
+        by_word, of_documents = topics.to_numpy().T, transform(tree, documents).values
     if model_of(tree).roles.document_topic is None:
         tokens = _tokens_by_cluster(matrix, _cluster_probs(tree, matrix), _centres(tree), by_word)
     else:

@@ -19,6 +19,7 @@ from inference import prediction
 from inference.calibration import elbo_check
 from inference.numerics.programs import latent_names
 from inference.prediction import _incomplete_rows, _warn_of_tails
+from inference.results.groups import with_groups
 from inference.symmetry import relabel
 from zoo.exponential_family import Categorical, as_family, local_pca_answers
 
@@ -118,6 +119,8 @@ def test_a_column_that_new_rows_lack_is_given_as_empty_cells():
         inference.predict(tree, x.drop(columns="b"))
     with pytest.raises(ValueError, match="a column of empty cells for each"):
         inference.predict(tree, x[["a"]])
+    with pytest.raises(ValueError, match="none of the columns a, b, c of the fit; they have A, B, C: name"):
+        inference.predict(tree, x.rename(columns=str.upper))
     assert np.isfinite(inference.predict(tree, x.assign(b=np.nan))).all()
     of_whole_rows = inference.fit(zoo.KernelPCA(num_latents=1, kernel="rbf", noise_variance=0.1), x)
     with pytest.raises(ValueError, match="they have a, c: add it, or fit without it"):
@@ -200,6 +203,27 @@ def test_svi_goes_on_from_the_guide(vb_tree, small_model, two_clusters):
 def test_samplers_have_no_guide(few_draws):
     with pytest.raises(ValueError, match="has no variational posterior"):
         inference.guide(few_draws)
+
+
+def test_rows_of_no_fitted_cluster_are_warned_of_by_name():
+    """Guards the first of 18 tied empty components, or the only one at probability 1, told as the cluster."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2)) + 8.0 * rng.integers(2, size=(60, 1))
+    new = pd.DataFrame([[60.0, 0.0], [0.0, 0.0], [-30.0, 30.0]], index=["typo", "held", "far"])
+    for size in (3, 8):  # one empty component, or several
+        tree = inference.fit(zoo.Mixture(num_components=size), x, progress=False)
+        with pytest.warns(UserWarning, match="2 of 3 rows belong to none of the fitted clusters: typo, far;"):
+            shares = inference.predict(tree, new, what="probabilities")
+        np.testing.assert_allclose(shares.new_cluster, shares[:, 2:].sum("component"))
+        assert (shares.new_cluster > 0.5).values.tolist() == [True, False, True]
+        np.testing.assert_allclose(shares.sum("component"), 1.0)
+        of_rows = {"variational": "responsibilities", "posterior": "assignments"}
+        left = {group: tree[group].to_dataset().drop_vars(name) for group, name in of_rows.items()}
+        with pytest.warns(UserWarning, match="2 of 3 rows belong to none"):
+            again = inference.predict(with_groups(tree, left), new)  # a fit in batches holds nothing of rows
+        np.testing.assert_array_equal(again.new_cluster, shares.new_cluster)
+    full = inference.fit(zoo.Mixture(num_components=2), x, progress=False)
+    assert "new_cluster" not in inference.predict(full, x, what="probabilities").coords
 
 
 def test_relabelled_trees_predict_the_same_density(few_draws, two_clusters):

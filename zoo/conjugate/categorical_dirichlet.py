@@ -193,8 +193,7 @@ class CategoricalDirichlet(ComponentPrior):
 
     def maximum_likelihood(self, statistics: Statistics, variance_floor: float | Scalar) -> Estimate:
         """The probabilities."""
-        probs, low = floored_shares(self._counts(statistics))
-        return Estimate({"probs": probs}, jnp.sum(jnp.any(low, axis=(-2, -1))))
+        return Estimate({"probs": floored_shares(self._counts(statistics))}, jnp.zeros((), int))
 
     def num_free_parameters(self, num_components: int) -> int:
         """A point of the simplex for each component and column."""

@@ -362,7 +362,8 @@ class BernoulliBeta(Cellwise):
         count, ones = self._sums(statistics)
         trials = self._trials(count)
         own = jnp.where(trials > 0, ones / at_least_one(trials), 0.5)
-        return bounded_estimate("probs", own, PROBABILITY_FLOOR, 1 - PROBABILITY_FLOOR)
+        bounded = jnp.clip(own, PROBABILITY_FLOOR, 1 - PROBABILITY_FLOOR)
+        return Estimate({"probs": bounded}, jnp.zeros((), int))
 
     def learnt(self, posterior: Self, given: Self, learn: tuple[str, ...]) -> Self:
         """The prior with hyperparameters moved to where the variational bound is highest."""
@@ -482,7 +483,7 @@ class PoissonGamma(_GammaRates):
         count, events = self._sums(statistics)
         overall = jnp.sum(events, axis=0) / jnp.sum(count, axis=0)
         own = jnp.where(count > 0, events / at_least_one(count), overall)
-        return bounded_estimate("rates", own, PROBABILITY_FLOOR * overall, jnp.inf)
+        return Estimate({"rates": jnp.maximum(own, PROBABILITY_FLOOR * overall)}, jnp.zeros((), int))
 
     def _cell(self, parameters: Values) -> dist.Distribution:
         return dist.Poisson(parameters["rates"])

@@ -53,7 +53,8 @@ class Estimate(NamedTuple):
 
     Attributes:
         parameters: site name to value.
-        at_floor: number of components that a guard holds.
+        at_floor: number of components that a guard holds, without which the likelihood has no maximum; 0 of
+            probabilities of discrete cells, which are at most 1.
     """
 
     parameters: dict[str, Array]
@@ -446,9 +447,9 @@ class ComponentPrior(Assumptions):
         allows: variances (eigenvalues of covariances, in the metric where each column of the data has
         variance one) of at least ``variance_floor``, probabilities at least ``PROBABILITY_FLOOR`` from 0 and
         1, rates of at least ``PROBABILITY_FLOOR`` times that of all rows. The guarded maximiser is the exact
-        constrained one, so that the likelihood never falls. Without a guard it has no maximum: a component
-        on a single row sends it to infinity. Of the prior only known values are used (a covariance, a mean,
-        a shape).
+        constrained one, so that the likelihood never falls. Without a guard that of variances has no maximum:
+        a component on a single row sends it to infinity. Of the prior only known values are used (a
+        covariance, a mean, a shape).
 
         Args:
             statistics: weighted sums of `features`, shape (num_components, num_statistics).
@@ -872,14 +873,14 @@ def at_least_one(count: Array) -> Array:
     return jnp.where(count > 0, count, np.ones(()))
 
 
-def floored_shares(counts: Array) -> tuple[Array, Array]:
+def floored_shares(counts: Array) -> Array:
     """Shares of counts in their total, each at least ``PROBABILITY_FLOOR`` over their number.
 
     Args:
         counts: shape (..., num_categories); without any count all shares are equal.
 
     Returns:
-        Shares, the shape of ``counts``, and which of them the floor holds.
+        Shares, the shape of ``counts``.
     """
     size = counts.shape[-1]
     total = jnp.sum(counts, axis=-1, keepdims=True)
@@ -887,7 +888,7 @@ def floored_shares(counts: Array) -> tuple[Array, Array]:
     low = own < PROBABILITY_FLOOR / size  # what never occurs keeps a little of the mass
     free = jnp.sum(jnp.where(low, 0.0, own), axis=-1, keepdims=True)
     held = jnp.sum(low, axis=-1, keepdims=True) * PROBABILITY_FLOOR / size
-    return jnp.where(low, PROBABILITY_FLOOR / size, own * (1 - held) / free), low
+    return jnp.where(low, PROBABILITY_FLOOR / size, own * (1 - held) / free)
 
 
 def num_columns(value: Any) -> int:

@@ -221,8 +221,7 @@ class MultinomialDirichlet(ComponentPrior):
 
     def maximum_likelihood(self, statistics: Statistics, variance_floor: float | Scalar) -> Estimate:
         """The probabilities."""
-        probs, low = floored_shares(statistics[:, 1:-1])
-        return Estimate({"probs": probs}, jnp.sum(jnp.any(low, axis=-1)))
+        return Estimate({"probs": floored_shares(statistics[:, 1:-1])}, jnp.zeros((), int))
 
     def num_free_parameters(self, num_components: int) -> int:
         """A point of the simplex for each component."""

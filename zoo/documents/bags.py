@@ -96,11 +96,11 @@ def warn_of_empty(lengths: np.ndarray, given: Any = None, names: Sequence[Any] |
 def _how_to_drop_empty(given: Any) -> str:
     """Advice on dropping documents without words, in terms of what the caller has."""
     if isinstance(given, SparseCounts):
-        return "drop them with counts.without_empty()"
+        return "leave them out, counts.without_empty()"
     if hasattr(given, "tocsr"):
-        return "drop them with counts.tocsr()[np.flatnonzero(counts.sum(axis=1))]"
+        return "leave them out, counts.tocsr()[np.flatnonzero(counts.sum(axis=1))]"
     if hasattr(given, "columns") or isinstance(given, np.ndarray) and given.ndim == 2:
-        return "drop them with counts[counts.sum(axis=1) > 0]"
+        return "leave them out, counts[counts.sum(axis=1) > 0]"
     return "leave them out"
 
 

@@ -72,8 +72,7 @@ def components_of(columns: Columns) -> ComponentPrior | None:
     """The family of the components of a mixture.
 
     Real columns, dates and the logarithms of positive columns have one Gaussian with full covariance; beside
-    other columns they are independent where the table has fewer than 5 rows for each of them, and where they
-    miss cells and come in batches, whose patterns are not known.
+    other columns they are independent where the table has fewer than 5 rows for each of them.
 
     Args:
         columns: of a table.
@@ -86,8 +85,7 @@ def components_of(columns: Columns) -> ComponentPrior | None:
         return None
     normal = [place for place, column in enumerate(kept) if FAMILIES[column.kind][1] is NormalGamma]
     suffices = columns.num_rows is None or columns.num_rows >= ROWS_PER_COLUMN * len(normal)
-    are_known = columns.is_held or not any(kept[place].num_missing for place in normal)
-    is_joint = len(normal) > 1 and suffices and are_known
+    is_joint = len(normal) > 1 and suffices
     groups: dict[Any, list[int]] = {}
     for place, column in enumerate(kept):
         family = GaussianWishart if is_joint and place in normal else FAMILIES[column.kind][1]

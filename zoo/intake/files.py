@@ -24,6 +24,7 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -254,7 +255,9 @@ def _read_workbook(
     """The sheets of a workbook by name, those without cells left out; a single one under the empty name."""
     require(".xlsx")
     check_workbook(path)
-    sheets = pd.read_excel(path, sheet_name=None, header=None, dtype=object, engine="openpyxl")
+    with pd.ExcelFile(path, engine="openpyxl") as book:
+        sheets = pd.read_excel(book, sheet_name=None, header=None, dtype=object)
+        in_percent = {sheet.title: _in_percent(sheet) for sheet in book.book.worksheets}
     tables = {}
     for name, cells in sheets.items():
         cells, margins = _without_margins(cells, skip_rows)
@@ -266,8 +269,32 @@ def _read_workbook(
         notes = margins + notes
         body = cells.iloc[num_taken:].replace(list(MISSING), np.nan).infer_objects()
         _read_text_numbers(path, body, decimal, names, notes)
+        _times_100(body, in_percent.get(name, set()), names, notes)
         tables[str(name)] = _named(path, body, names, notes)
     return {"": next(iter(tables.values()))} if len(tables) == 1 else tables
+
+
+def _in_percent(sheet: Any) -> set[tuple[int, int]]:
+    """Rows and columns of the numbers of a sheet that are shown in percent."""
+    return {
+        (row, column)
+        for row, cells in enumerate(sheet.rows)
+        for column, cell in enumerate(cells)
+        if isinstance(cell.value, int | float) and "%" in cell.number_format
+    }
+
+
+def _times_100(
+    table: pd.DataFrame, in_percent: set[tuple[int, int]], names: list[str], notes: list[str]
+) -> None:
+    """Turn columns of numbers that are all shown in percent into percent, as in a CSV file, in place."""
+    for column in sorted({column for _, column in in_percent} & set(table.columns)):
+        cells = table[column].dropna()
+        if all((row, column) in in_percent for row in cells.index):
+            table[column] = cells.map(lambda cell: float(Decimal(str(cell)).scaleb(2))).reindex(table.index)
+            notes.append(
+                f"numbers of {names[list(table.columns).index(column)]!r} in percent, as they are shown"
+            )
 
 
 def _without_margins(cells: pd.DataFrame, skip_rows: int | None) -> tuple[pd.DataFrame, list[str]]:
@@ -344,11 +371,15 @@ def _read_text(
     text, notes = _decoded(path, encoding)
     if skip_rows:
         text = "".join(text.splitlines(keepends=True)[skip_rows:])
+    num_blank = sum(1 for _ in itertools.takewhile(lambda line: not line.strip(), text.splitlines()))
     text, first_line = _without_preamble(text, notes)
     if path.suffix.lower() == ".txt" and separator is None and _is_prose(text):
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        lines = [""] * num_blank + [line.strip() for line in text.rstrip().splitlines()]
+        if not any(map(all, itertools.pairwise(lines))):  # blank lines separate all texts
+            lines = list(filter(None, lines))
         table = pd.DataFrame({"text": lines})
         said = f"no columns: {len(lines)} text{'s, one a line' if len(lines) > 1 else ''}"
+        said += f", {lines.count('')} of them empty" if "" in lines else ""
         table.attrs |= {"read_as": [*notes, said], "has_columns": False}
         return table
     if not text.strip():

@@ -218,13 +218,11 @@ class Columns:
         columns: one for each column of the table, in its order.
         label: name of the column whose cells label the rows; None: the index of the table does.
         num_rows: of the table that was read; None: not known.
-        is_held: whether all rows are held at once, and not read in batches.
     """
 
     columns: tuple[Column, ...]
     label: str | None = None
     num_rows: int | None = field(default=None, compare=False)
-    is_held: bool = field(default=True, compare=False)
 
     @property
     def kept(self) -> tuple[Column, ...]:
@@ -759,7 +757,8 @@ def _read_words(name: str, cells: pd.Series) -> Column:
             name, "ordered", f"words of the scale of {scale}", cells, levels=_on_scale(distinct, scale)
         )
     num_levels = len(distinct)
-    if (num_levels > MOST_LEVELS or num_levels == len(cells)) and (near := nearly_dates(distinct)):
+    may_be_dates = (num_levels > MOST_LEVELS or num_levels == len(cells)) and not are_codes(distinct)
+    if may_be_dates and (near := nearly_dates(distinct)):
         return _column(name, "text", near, cells)
     if num_levels == len(cells) and num_levels > 2:
         return _column(name, "id", "all different words", cells)

@@ -224,7 +224,7 @@ def conclude(
     if held:
         warn(
             f"em: a guard holds {held} of {model.num_components} components (variances at variance_floor, or "
-            "probabilities next to 0 or 1): the likelihood has no maximum there; use fewer components, more "
+            "rates next to infinity): the likelihood has no maximum there; use fewer components, more "
             "rows, or vb, whose prior keeps components proper"
         )
     attrs = {

@@ -195,6 +195,10 @@ def test_a_reader_that_has_had_enough_is_no_error():
             ["predict", "a.nc", "b.csv", "--num-topics", "3"],
             "No such option '--num-topics'; see zoo predict --help",
         ),
+        (
+            ["sweep", "mixture", "a.csv", "--sizes", "1:2", "--sample-weight", "w"],
+            "sweep has no --sample-weight, .* --families COLUMN=leave_out",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_and_leaves_no_file(arguments, message, tmp_path, monkeypatch, capsys):

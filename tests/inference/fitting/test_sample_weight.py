@@ -7,12 +7,28 @@ import pytest
 import scipy.sparse
 
 import zoo
-from inference import fit, model_of
+from inference import fit, model_of, predict
 from inference.fitting import in_memory
 from tests.support.component_families import FAMILIES, mixture, rows
 from zoo import conjugate
 from zoo.checks import column_moments
 from zoo.fields import names_of
+
+
+@pytest.mark.filterwarnings("ignore:mixture by gibbs has not converged")
+@pytest.mark.parametrize("method", ["vb", "em", "gibbs"])
+def test_clusters_are_numbered_by_the_weights_of_their_rows(method):
+    """Guards cluster 0 of a sampler, which was that of most rows, whatever their weights."""
+    few, many = (
+        np.random.default_rng(0).normal(size=(12, 1)),
+        9 + np.random.default_rng(1).normal(size=(28, 1)),
+    )
+    call = {"num_warmup": 20, "num_samples": 20} if method == "gibbs" else {}
+    data, weight = np.concatenate([few, many]), np.repeat([21.0, 1.0], [12, 28])
+    tree = fit(
+        zoo.Mixture(num_components=2), data, sample_weight=weight, method=method, progress=False, **call
+    )
+    assert predict(tree, np.array([[0.0], [9.0]])).values.tolist() == [0, 1]
 
 
 @pytest.mark.cases_by_default(1)

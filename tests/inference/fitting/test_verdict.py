@@ -1,5 +1,6 @@
 """Whether a fit has converged, from what its run recorded: nothing is fitted here."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -140,6 +141,21 @@ def test_a_component_on_one_number_is_named_with_the_step(options, said, monkeyp
             and f"[{columns[0]!r}]" in found.advice
         )
         assert "say so, rounding=[1, 0]" in found.advice
+
+
+@pytest.mark.parametrize("at", [-99.0, 31.0])  # 31 is among the other numbers
+def test_a_number_far_from_all_others_may_be_a_missing_cell(at, monkeypatch):
+    model, tree = _labelled(heaped=True)
+    x = tree["observed_data"].x
+    tree["observed_data"]["x"] = x.where(x != 0.0, at)
+    monkeypatch.setattr(verdict, "model_of", lambda tree: model)
+    monkeypatch.setattr("inference.results.groups.model_of", lambda tree: model)
+    advice = verdict._of_spikes(tree).advice
+    assert ("missing cells" in advice) == (at == -99.0)
+    if at == -99.0:
+        table = pd.DataFrame(tree["observed_data"].x.values, columns=["acid", "oil"])
+        emptied = eval(re.search(r"x\.replace\(.*?\)", advice)[0], {"x": table, "np": np})
+        assert emptied["acid"].isna().sum() == 20 and not emptied["oil"].isna().any()
 
 
 def test_steps_of_columns_with_missing_cells_are_for_families_that_take_them(monkeypatch):

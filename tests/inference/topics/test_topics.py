@@ -12,6 +12,7 @@ from scipy import special
 import zoo
 from inference import extend, fit, load, log_density, save, topics
 from inference.diagnostics import heldout, invariants, profiles, summary
+from inference.diagnostics.model_size import cross_validate
 from inference.plots import plot_clusters, plot_document_clusters
 from inference.prediction import warn_of_impossible
 from inference.report import report
@@ -416,6 +417,21 @@ def test_a_document_without_words_has_token_shares(trees):
             found = topics.token_shares(tree, wider)
         np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-9)
         assert found.index[-1] == "nothing" and (found.loc["nothing"] > 0).all()
+
+
+def test_documents_without_words_are_told_once_by_their_numbers_in_the_data():
+    """Guards the second telling by the first screen of a fit, and that of each fold by the fold's numbers."""
+    counts = FRAME.to_numpy().copy()
+    counts[[3, 7]] = 0.0
+    model = zoo.LDA(num_topics=2)
+    with pytest.warns(UserWarning, match=r"rows 3, 7\): they keep the prior; leave them out"):
+        tree = fit(model, counts, max_iterations=2, tolerance=0, progress=False)
+    topics.token_shares(tree)  # warnings are errors here
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        cross_validate({2: model}, counts, folds=2, max_iterations=2, tolerance=0, progress=False)
+    (told,) = (str(note.message) for note in notes if "no words" in str(note.message))
+    assert "2 of 20 documents" in told
 
 
 @pytest.mark.slow

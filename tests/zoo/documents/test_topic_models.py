@@ -468,8 +468,8 @@ def test_empty_documents_are_named_with_advice_that_fits():
     table = np.vstack([COUNTS[0], np.zeros(6)])
     frame = pd.DataFrame(table, columns=WORDS, index=["full", "empty"])
     cases = [
-        (table, r"rows 1\).*drop them with counts\[counts.sum\(axis=1\) > 0\]"),
-        (frame, r"rows empty\).*drop them with counts\[counts.sum\(axis=1\) > 0\]"),
+        (table, r"rows 1\).*leave them out, counts\[counts.sum\(axis=1\) > 0\]"),
+        (frame, r"rows empty\).*leave them out, counts\[counts.sum\(axis=1\) > 0\]"),
         (scipy_sparse.csr_matrix(table), r"rows 1\).*counts.tocsr\(\)\[np.flatnonzero"),
         (sparse(table), r"rows 1\).*counts.without_empty\(\)"),
         (table.tolist(), r"rows 1\).*leave them out"),

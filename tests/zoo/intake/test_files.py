@@ -338,6 +338,27 @@ def test_numbers_typed_as_text_into_a_workbook_are_numbers(tmp_path):
     assert list(table["z"][:1]) == ["left"] and "numbers of 'y' were text" in table.attrs["read_as"]
 
 
+def test_numbers_that_a_workbook_shows_in_percent_are_those_of_its_csv_file(tmp_path):
+    """Guards rows of a workbook, .2166, that a fit to the CSV file, 21.66%, takes for another cluster's."""
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    rows = (
+        ["name", "rate", "plain", "some"],
+        ["a", 0.2166, 0.2166, 0.5],
+        ["b", None, 3, 0.25],
+        ["c", 1, 5, 1],
+    )
+    for row in rows:
+        book.active.append(row)
+    for cell in ("B2", "B4", "D2"):
+        book.active[cell].number_format = "0.00%"
+    book.save(tmp_path / "a.xlsx")
+    (tmp_path / "a.csv").write_text("name,rate,plain,some\na,21.66%,.2166,.5\nb,,3,.25\nc,100.00%,5,1\n")
+    table = read_table(tmp_path / "a.xlsx")
+    pd.testing.assert_frame_equal(table, read_table(tmp_path / "a.csv"), check_dtype=False)
+    assert "numbers of 'rate' in percent, as they are shown" in table.attrs["read_as"]
+
+
 @pytest.mark.parametrize(
     ("header", "names"), [("'a'\t'b c'", ["a", "b c"]), ("'a'\tb", ["'a'", "b"]), ("'\tb", ["'", "b"])]
 )
@@ -434,5 +455,10 @@ def test_a_text_file_without_columns_has_a_text_a_line(tmp_path):
     table = read_table(tmp_path / "t.txt")
     assert table.columns.tolist() == ["text"] and table["text"].tolist() == lines
     assert table.attrs["read_as"] == ["no columns: 3 texts, one a line"]
+    held = ["", *lines, "", lines[0]]  # a blank line between some texts is one that holds nothing
+    (tmp_path / "t.txt").write_text("\n".join([*held, "", "  ", ""]))
+    table = read_table(tmp_path / "t.txt")
+    assert table["text"].tolist() == held
+    assert table.attrs["read_as"] == ["no columns: 6 texts, one a line, 2 of them empty"]
     (tmp_path / "t.txt").write_text("name\tnote\n" + "".join(f"a\t{line}\n" for line in lines))
     assert read_table(tmp_path / "t.txt").columns.tolist() == ["name", "note"]

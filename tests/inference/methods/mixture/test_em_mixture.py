@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.stats
 
@@ -213,6 +214,16 @@ def test_singular_components_are_held_and_reported():
         tree["posterior"]["covariances"][0, 0] / np.sqrt(np.outer(x.var(axis=0), x.var(axis=0)))
     )
     assert smallest.min() > 0.999e-4
+
+
+@pytest.mark.parametrize("cells", [("ab", "bc"), ([0], [1]), ([0], [4, 5, 6, 7, 8, 9])])
+def test_cells_that_never_occur_in_a_cluster_are_held_by_no_guard(cells):
+    """Guards a false "the likelihood has no maximum there" of discrete cells, which are warnings here."""
+    rng = np.random.default_rng(0)
+    first, second = (rng.choice(own, (60, 3)) for own in map(list, cells))
+    table = pd.DataFrame(np.concatenate([first, second]), columns=list("pqr"))
+    tree = fit(Mixture(num_components=2), table, method="em", progress=False)
+    assert tree.attrs["components_at_floor"] == 0
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -1,6 +1,7 @@
 """Rows that pass in batches: the same bound, whatever they come from; interrupted, resumed, refused."""
 
 import os
+import re
 import signal
 
 import numpy as np
@@ -264,6 +265,24 @@ def test_a_bad_row_far_into_the_data_is_named(x, model, monkeypatch):
         match=r"in rows 100 to 149 .* cells are missing .row 20, column 1 of a batch.*leave batch_size out",
     ):
         fit(model, lambda: iter(in_chunks(bad)), batch_size=BATCH)
+
+
+def test_batches_of_a_mixed_table_have_the_families_of_all_rows_or_are_refused():
+    """Guards the covariance of memory: a table that missed a cell had independent columns in batches."""
+    rng = np.random.default_rng(0)
+    words = rng.choice(["yes", "no"], 60)
+    table = pd.DataFrame({"a": rng.normal(size=60), "word": words, "b": rng.normal(size=60)})
+    model, call = zoo.Mixture(num_components=2), {"max_iterations": 2, "tolerance": 0, "progress": False}
+    table.loc[30, "word"] = None  # a group whose columns are independent takes it
+    of_batches, of_all = (fit(model, table, **each, **call) for each in ({"batch_size": 20}, {}))
+    assert of_batches.attrs["model_fields"] == of_all.attrs["model_fields"]
+    assert "GaussianWishart" in of_all.attrs["model_fields"]
+    table.loc[40, "b"] = np.nan
+    with pytest.raises(ValueError, match=r"row \d+, column 'b' of a batch.* leave batch_size out") as refused:
+        fit(model, table, batch_size=20, **call)
+    remedy = re.search(r"components=(Product.*), whose", str(refused.value))[1]
+    made = model.replaced(components=eval(remedy, vars(zoo.conjugate)))
+    assert "NormalGamma" in fit(made, table, batch_size=20, **call).attrs["model_fields"]
 
 
 def test_rows_may_not_come_and_go(x, model):
