@@ -36,7 +36,13 @@ from inference.fitting.front_door import fit
 from inference.methods import methods_to_compare
 from inference.prediction import log_density
 from inference.results.files import model_of
-from inference.results.groups import group_of, group_or_empty, left_out_of, sample_weight_of
+from inference.results.groups import (
+    check_all_rows,
+    group_of,
+    group_or_empty,
+    left_out_of,
+    sample_weight_of,
+)
 from inference.topics.text_heldout import PROTOCOLS, heldout_text
 from zoo import late
 from zoo.checks import listed
@@ -103,7 +109,7 @@ def check_fits(trees: Mapping[str, xr.DataTree], *, without_data: bool = False) 
 
     Raises:
         TypeError: ``trees`` is not a mapping of fits.
-        ValueError: fewer than two fits, or fits of other data or weights of rows.
+        ValueError: fewer than two fits, fits of other data or weights of rows, or one that rows were cut off.
     """
     if not isinstance(trees, Mapping):
         raise TypeError(f"trees must be a dict of name to fit; got {type(trees).__name__}")
@@ -111,6 +117,7 @@ def check_fits(trees: Mapping[str, xr.DataTree], *, without_data: bool = False) 
         raise ValueError(f"a comparison needs at least two fits; got {len(trees)}")
     for tree in trees.values():
         draws_of(tree)
+        check_all_rows(tree)
     names = [name for name in trees if not without_data or "observed_data" in trees[name].children]
     for name in names[1:]:
         if difference := different_data(trees[names[0]], trees[name]):

@@ -23,7 +23,7 @@ import xarray as xr
 from inference.convergence.identifiable import invariants, kind_of, scalars
 from inference.extension import check_densities_are_cheap, extend
 from inference.results.files import model_of
-from inference.results.groups import group_of, labels_of, thinned
+from inference.results.groups import check_all_rows, group_of, labels_of, thinned
 from zoo import late
 from zoo.answers import has_answer
 from zoo.checks import first_of
@@ -55,7 +55,8 @@ def prior_sensitivity(
         the log prior or likelihood over draws, nats), ``pareto_k``, ``good_k`` and ``ess``.
 
     Raises:
-        ValueError: a fit that has no draws of its posterior, no such variables, or nothing that varies.
+        ValueError: a fit that has no draws of its posterior, no such variables, or nothing that varies;
+            a tree that rows were cut off.
             Unless ``force``: a fit that has not converged, a prior whose weights are noise, or a mixture
             whose draws have different numbers of components with rows.
     """
@@ -71,6 +72,7 @@ def prior_sensitivity(
         )
         if not force:
             raise ValueError(f"{doubts[0]} (or force=True)")
+    check_all_rows(tree)
     check_densities_are_cheap(tree)
     tree = thinned(tree, _MOST_SCALED)
     posterior = group_of(tree, "posterior")

@@ -54,6 +54,7 @@ from inference.fitting.arguments import scales_in_words
 from inference.methods import advised
 from inference.results.files import model_of
 from inference.results.groups import (
+    check_all_rows,
     flat_draws,
     group_or_empty,
     labels_of,
@@ -233,7 +234,7 @@ def verdict(tree: xr.DataTree) -> Judgement:
 
     Raises:
         TypeError: ``tree`` is not a DataTree.
-        ValueError: it has no draws.
+        ValueError: it has no draws, or rows were cut off it.
     """
     return gravest(convergence_judgements(tree))
 
@@ -290,8 +291,9 @@ def convergence_judgements(tree: xr.DataTree) -> list[Judgement]:
 
     Raises:
         TypeError: ``tree`` is not a DataTree.
-        ValueError: it has no draws.
+        ValueError: it has no draws, or rows were cut off it.
     """
+    check_all_rows(tree)
     run = _of_chains(tree) if kind_of(tree) == "sampling" else _of_ascent(tree)
     remarks = [found for remark in REMARKS if (found := remark(tree)) is not None]
     if run.good and is_provisional(remarks):  # R-hat passes, and yet the draws cannot be trusted

@@ -37,6 +37,17 @@ def group_of(tree: xr.DataTree, name: str) -> xr.Dataset:
     return tree[name].to_dataset()
 
 
+def check_all_rows(tree: xr.DataTree) -> None:
+    """Raise ValueError where rows were cut off a fit, since its draws are given those too."""
+    fitted = int(tree.attrs.get("num_observations", 0))  # 0: not known
+    sizes = {size for group in tree.children.values() for dim, size in group.sizes.items() if dim in ROW_DIMS}
+    if fitted and sizes - {fitted}:
+        raise ValueError(
+            f"this tree holds {min(sizes - {fitted})} of the {fitted} rows that were fitted, and its draws "
+            "are given all of them: take the whole tree, or fit these rows alone"
+        )
+
+
 def group_or_empty(tree: xr.DataTree, name: str) -> xr.Dataset:
     """A group of a fit; one without variables where the fit lacks it."""
     return tree[name].to_dataset() if name in tree.children else xr.Dataset()
