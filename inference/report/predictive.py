@@ -114,13 +114,14 @@ def _of_score(tree: xr.DataTree, score: ELPDData) -> tuple[Judgement, bool]:
     (dim,) = (name for name in score.pareto_k.dims if name not in ("chain", "draw"))
     noun = f"{dim}{'s' if rows != 1 else ''}".replace("observation", "row")
     labels = score.pareto_k[dim].values if dim in score.pareto_k.coords else np.arange(rows)
-    hangs = bool((k > _NO_MEAN).any())
+    own_latents = told_by_their_own_latents({"this fit": tree}, {"this fit": score})
+    hangs = not own_latents and bool((k > _NO_MEAN).any())
     far = np.flatnonzero(k > (_NO_MEAN if hangs else score.good_k))
     order = far[np.argsort(-k[far], kind="stable")]
     named = first_of(labels[order], _MOST_NAMED)
-    if reason := told_by_their_own_latents({"this fit": tree}, {"this fit": score}):
+    if own_latents:
         text = f"The leave-one-out score is doubtful for {far.size} of {rows} {noun} ({named})"
-        return Judgement(None, text, reason, "score held-out rows: inference.diagnostics.heldout"), False
+        return Judgement(None, text, own_latents, "score held-out rows: inference.diagnostics.heldout"), False
     advice = (
         f"look at these {noun}: outliers, or a likelihood with too thin tails; score held-out rows instead"
     )
