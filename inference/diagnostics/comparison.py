@@ -45,6 +45,7 @@ from inference.results.groups import (
 )
 from inference.topics.text_heldout import PROTOCOLS, heldout_text
 from zoo import late
+from zoo.answers import how_to_score_rows
 from zoo.checks import listed
 from zoo.model import Model
 
@@ -78,7 +79,7 @@ def leave_one_out(tree: xr.DataTree) -> "ELPDData":
         )
     if kind_of(tree) == "point":
         reason = f"method {tree.attrs.get('method')!r} returns a point estimate: LOO needs a posterior"
-        raise ValueError(f"{reason}. Rank it by held-out rows (heldout)")
+        raise ValueError(f"{reason}; {how_to_score_rows(model_of(tree))}")
     check_densities_are_cheap(tree)
     if "log_likelihood" in left_out_of(tree) and "observed_data" in tree.children:
         tree = extend(tree, "log_likelihood")  # it was left out for its cost: now it is asked for

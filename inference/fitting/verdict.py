@@ -67,7 +67,7 @@ from inference.results.groups import (
     sample_weight_of,
 )
 from inference.settings import FEWEST_TEMPERATURES
-from zoo.answers import answer_of
+from zoo.answers import answer_of, scores_new_rows
 from zoo.checks import listed
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.resolution import recorded_step
@@ -395,7 +395,7 @@ def _comparison(model: Model, variational: bool) -> str:
 
 def _otherwise(model: Model) -> str:
     """Advice where no sampler is named; a model without a density of rows cannot score them."""
-    score = "score held-out rows; " if model.answers.has_density else ""
+    score = "score held-out rows; " if scores_new_rows(model) else ""
     return f"{score}for uncertainty fit by a method with a posterior, if there is one"
 
 

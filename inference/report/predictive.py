@@ -25,6 +25,7 @@ from inference.plots.topics import plot_document_check
 from inference.report.page import Paragraph, Picture, Section, ShownTable, one_column
 from inference.results.files import model_of
 from inference.topics.document_checks import check_documents
+from zoo.answers import how_to_score_rows
 from zoo.checks import first_of
 
 _MOST_LINES = 24
@@ -88,8 +89,7 @@ def _leave_one_out(tree: xr.DataTree, provisional: bool) -> tuple[list, list[Jud
     try:
         score = leave_one_out(tree)
     except ValueError as why_not:
-        advice = "score rows that were not fitted: inference.diagnostics.heldout(tree, x)"
-        return [Judgement(None, missing, str(why_not), advice)], []
+        return [Judgement(None, missing, str(why_not), how_to_score_rows(model))], []
     judgement, counts = _of_score(tree, score)
     numbers = {
         "elpd (nats)": float(score.elpd),
@@ -122,7 +122,7 @@ def _of_score(tree: xr.DataTree, score: ELPDData) -> tuple[Judgement, bool]:
     named = first_of(labels[order], _MOST_NAMED)
     if own_latents:
         text = f"The leave-one-out score is doubtful for {far.size} of {rows} {noun} ({named})"
-        return Judgement(None, text, own_latents, "score held-out rows: inference.diagnostics.heldout"), False
+        return Judgement(None, text, own_latents, how_to_score_rows(model_of(tree))), False
     advice = (
         f"look at these {noun}: outliers, or a likelihood with too thin tails; score held-out rows instead"
     )
