@@ -1,8 +1,9 @@
 """The stopping rule of ascents, and the one verdict on the run of a fit: a sentence, a reason, the next step.
 
 The command line, the report, the warnings of `fit`, cards and ``tree.attrs["verdict"]`` all take it from
-`verdict`. Whether the model describes the data takes draws from the fit: a report judges that apart, where
-rules 1 to 4 hold, by posterior predictive checks, leave-one-out scores and the weight of the prior.
+`verdict`; the attribute is that of the fit as it was made, while `verdict` judges what a cut left of it.
+Whether the model describes the data takes draws from the fit: a report judges that apart, where rules 1 to 4
+hold, by posterior predictive checks, leave-one-out scores and the weight of the prior.
 
 The rules; of those that fail the gravest is the verdict, and the others are named beside it. Of cautions
 the one on the run itself comes last.

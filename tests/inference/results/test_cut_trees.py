@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import zoo
-from inference import fit, log_density, log_evidence, predict
+from inference import extend, fit, log_density, log_evidence, predict
 from inference.diagnostics import compare, leave_one_out, prior_sensitivity, profiles, summary_text
 from inference.report import report
 
@@ -71,3 +71,12 @@ def test_a_tree_without_some_columns_is_no_fit(question, made, found, rows, requ
     cut = request.getfixturevalue(made).isel(feature=[0])
     with pytest.raises(ValueError, match=f"not a whole fit: {found}; take the one"):
         question(cut, rows)
+
+
+@pytest.mark.parametrize("question", [lambda tree, rows: extend(tree, "log_prior"), log_density, predict])
+@pytest.mark.parametrize("dim", ["chain", "draw"])
+def test_a_dim_of_the_draws_that_is_lost_is_named(question, dim, of_clusters, rows):
+    """Some of these gave a bare KeyError."""
+    with pytest.raises(ValueError, match=rf"lacks \['{dim}'\]: .* tree\.isel\({dim}=\[0\]\)"):
+        question(of_clusters.isel({dim: 0}), rows)
+    question(of_clusters.isel({dim: [0]}), rows)
