@@ -75,7 +75,7 @@ from inference.numerics.host_draws import generator
 from inference.numerics.programs import latent_names, over_draws
 from inference.precision import double_precision
 from inference.results.files import check_tree, model_of
-from inference.results.groups import group_of, restored_data, with_groups
+from inference.results.groups import check_all_rows, group_of, restored_data, with_groups
 from zoo.answers import answer_of
 from zoo.intake.families import for_data
 from zoo.model import Model, in_current_precision
@@ -106,8 +106,9 @@ def log_evidence(tree: xr.DataTree, seed: int | Array = 0) -> xr.DataTree:
 
     Raises:
         TypeError: ``tree`` is no tree.
-        ValueError: the fit is not by sampling, is of weighted rows or lacks its data, or its model has an
-            improper or unnormalised prior, latents or labels of rows in its program, or another symmetry.
+        ValueError: the fit is not by sampling, is of weighted rows, lacks its data or some of its rows, or
+            its model has an improper or unnormalised prior, latents or labels of rows in its program, or
+            another symmetry.
 
     Example:
         >>> import numpy as np, zoo
@@ -122,6 +123,7 @@ def log_evidence(tree: xr.DataTree, seed: int | Array = 0) -> xr.DataTree:
     check_tree(tree)
     key, model = key_of(seed), model_of(tree)
     _check(tree, model)
+    check_all_rows(tree)
     data = restored_data(group_of(tree, "observed_data"), model)
     model = for_data(model, *data)
     data = in_current_precision(data)

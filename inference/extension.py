@@ -26,7 +26,14 @@ from inference.fitting.in_memory import progress_line
 from inference.methods.nuts_hmc import METHODS, position
 from inference.numerics.compiled import compiled, for_work
 from inference.numerics.host_keys import numbered_keys
-from inference.numerics.programs import draw_locals, latent_names, log_prior, over_draws, redraw_data
+from inference.numerics.programs import (
+    draw_locals,
+    latent_names,
+    log_prior,
+    log_prior_of_parameters,
+    over_draws,
+    redraw_data,
+)
 from inference.precision import double_precision, to_numpy
 from inference.prediction import prepared
 from inference.results.files import SAMPLE_DIMS, Labels, check_tree, dataset, model_of
@@ -298,11 +305,30 @@ def _rows(model: Model, values: Mapping[str, Any], *data: jax.Array) -> jax.Arra
 
 
 def _log_prior(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> tuple[dict, dict]:
+    return {"log_prior": _at_draws(log_prior, tree, model)}, {}
+
+
+@double_precision
+def prior_of_parameters(tree: xr.DataTree) -> xr.Dataset:
+    """The group ``log_prior`` without the density of latents of single rows, those that the program draws.
+
+    Raises:
+        ValueError: the fit does not hold its data, or is a projection.
+    """
+    model, data = model_of(tree), group_of(tree, "observed_data")
+    if not model.data[0].holds_documents:
+        model = for_data(model, *restored_data(data, model))
+    values = {"log_prior": _at_draws(log_prior_of_parameters, tree, model)}
+    return dataset(values, {}, _labels(tree), SAMPLE_DIMS)
+
+
+def _at_draws(density: Callable, tree: xr.DataTree, model: Model) -> np.ndarray:
+    """A density of parameters at every draw, shape (chain, draw)."""
     posterior = in_program_order(group_of(tree, "posterior"), model)
     draws, site = _draws(tree, model), model.roles.cluster
     if site in posterior:  # they tell which components have rows
         draws[site] = posterior[site].to_numpy()
-    return {"log_prior": over_draws(log_prior, draws, model, _data(tree, model))}, {}
+    return over_draws(density, draws, model, _data(tree, model))
 
 
 def _assignments(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> tuple[dict, dict]:

@@ -51,7 +51,7 @@ from inference.results.groups import (
 )
 from inference.symmetry import align_rotation, relabel
 from inference.symmetry.rotation import orientation
-from zoo.answers import answer_of, completion_of, completions_of
+from zoo.answers import answer_of, completion_of, completions_of, has_answer
 from zoo.checks import check_choice, check_complete, check_flag, first_of, warn
 from zoo.intake import Columns
 from zoo.intake.families import for_data
@@ -220,7 +220,8 @@ def predict(
     model = model_of(tree)
     known = completions_of(model)
     if not known:
-        raise ValueError(f"{type(model).__name__} predicts nothing but its scores: use inference.transform")
+        but = " but its scores: use inference.transform" if has_answer(model, "scores") else ""
+        raise ValueError(f"{type(model).__name__} predicts nothing{but}")
     if what is not None and what not in known:
         cells = what == "cells" and takes_missing(model)
         of_fitted = "; inference.diagnostics.profiles(tree)['filled_cells'] has those of the fitted rows"

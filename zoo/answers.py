@@ -15,7 +15,7 @@ from numpyro.distributions import Distribution
 
 from zoo.coordinates import Coordinates, Unit
 from zoo.coordinates.of_models import inside, part_weights
-from zoo.programs import in_current_precision, log_rows
+from zoo.programs import LOG_ROWS, in_current_precision, log_rows
 from zoo.shapes import Values
 from zoo.sparse import Observed
 
@@ -201,7 +201,8 @@ class Answers:
         Raises:
             ValueError: the model has none.
         """
-        raise ValueError(f"{type(model).__name__} has no scores")
+        drawn = "; latents that its program draws are in tree['posterior']"
+        raise ValueError(f"{type(model).__name__} has no scores: its answers define none{drawn}")
 
     def scores_of_draw(self, model: "Model", values: Values, *data: Observed, kind: str = "latent") -> Array:
         """`scores` for an average over draws, where a point estimate has those of its own maximum.
@@ -578,6 +579,19 @@ def has_answer(model: "Model", name: str) -> bool:
         Whether its `Answers` define the function.
     """
     return getattr(model.answers, name) is not getattr(Answers, name)
+
+
+def scores_new_rows(model: "Model") -> bool:
+    """Whether a model has the density of a row that has no latents yet, so that held-out rows are scored."""
+    own = answer_of(model, "sums_out_locals") or has_answer(model, "log_rows")
+    return model.answers.has_density and own
+
+
+def how_to_score_rows(model: "Model") -> str:
+    """Advice to score held-out rows, or how to give a model the density of a row that this takes."""
+    if scores_new_rows(model):
+        return "score held-out rows: inference.diagnostics.heldout"
+    return f"the program draws latents of rows: to score held-out rows give its answers {LOG_ROWS}"
 
 
 def scores_outward(model: "Model", scores: Array, kind: str = "latent") -> Array:

@@ -55,6 +55,9 @@ def in_current_precision(tree: Any) -> Any:
     return jax.tree.map(converted, tree)
 
 
+LOG_ROWS = "a function log_rows with them summed out (zoo.answers.Answers)"  # remedy
+
+
 def local(
     name: str,
     distribution: dist.Distribution | Callable[[], dist.Distribution],
@@ -173,7 +176,9 @@ def log_rows(model: "Model", values: Values, data: tuple) -> Array:
     missing = [name for name in drawn if name not in values]
     if missing or not all(name in sites for name in model.data_names):
         reason = (
-            f"its program draws {', '.join(missing)}" if missing else "its program scores them by a factor"
+            f"its program draws {', '.join(missing)}; give its answers {LOG_ROWS}"
+            if missing
+            else "its program scores them by a factor"
         )
         raise ValueError(f"{type(model).__name__} has no log density of a row: {reason}")
     parts = zip(map(sites.__getitem__, model.data_names), part_weights(model), strict=True)

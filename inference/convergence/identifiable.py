@@ -35,7 +35,7 @@ import numpy as np
 import xarray as xr
 
 from inference.convergence.partitions import cluster_sizes
-from inference.results.files import SAMPLE_DIMS, check_tree, first_number, model_of
+from inference.results.files import SAMPLE_DIMS, first_number, model_of
 from inference.results.groups import group_of, group_or_empty, labels_of, loadings_of
 from zoo.answers import answer_of
 from zoo.coordinates.of_models import noise_factors
@@ -82,12 +82,7 @@ def draws_of(tree: xr.DataTree) -> xr.Dataset:
         TypeError: ``tree`` is not a DataTree.
         ValueError: it has no draws.
     """
-    check_tree(tree)
-    posterior = group_of(tree, "posterior")
-    missing = {"chain", "draw"} - set(posterior.dims)
-    if missing:
-        raise ValueError(f"expected draws with dims chain and draw; the posterior lacks {sorted(missing)}")
-    return posterior
+    return group_of(tree, "posterior")
 
 
 def feature_names(data: xr.DataArray, noun: str = "feature") -> list[str]:

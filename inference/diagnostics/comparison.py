@@ -36,9 +36,17 @@ from inference.fitting.front_door import fit
 from inference.methods import methods_to_compare
 from inference.prediction import log_density
 from inference.results.files import model_of
-from inference.results.groups import group_of, group_or_empty, left_out_of, sample_weight_of, with_groups
+from inference.results.groups import (
+    check_all_rows,
+    group_of,
+    group_or_empty,
+    left_out_of,
+    sample_weight_of,
+    with_groups,
+)
 from inference.topics.text_heldout import PROTOCOLS, heldout_text
 from zoo import late
+from zoo.answers import how_to_score_rows
 from zoo.checks import listed
 from zoo.model import Model
 
@@ -76,7 +84,7 @@ def leave_one_out(tree: xr.DataTree) -> "ELPDData":
         )
     if kind_of(tree) == "point":
         reason = f"method {tree.attrs.get('method')!r} returns a point estimate: LOO needs a posterior"
-        raise ValueError(f"{reason}. Rank it by held-out rows (heldout)")
+        raise ValueError(f"{reason}; {how_to_score_rows(model_of(tree))}")
     check_densities_are_cheap(tree)
     if "log_likelihood" in left_out_of(tree) and "observed_data" in tree.children:
         tree = extend(tree, "log_likelihood")  # it was left out for its cost: now it is asked for
@@ -123,7 +131,7 @@ def check_fits(trees: Mapping[str, xr.DataTree], *, without_data: bool = False) 
 
     Raises:
         TypeError: ``trees`` is not a mapping of fits.
-        ValueError: fewer than two fits, or fits of other data or weights of rows.
+        ValueError: fewer than two fits, fits of other data or weights of rows, or one that rows were cut off.
     """
     if not isinstance(trees, Mapping):
         raise TypeError(f"trees must be a dict of name to fit; got {type(trees).__name__}")
@@ -131,6 +139,7 @@ def check_fits(trees: Mapping[str, xr.DataTree], *, without_data: bool = False) 
         raise ValueError(f"a comparison needs at least two fits; got {len(trees)}")
     for tree in trees.values():
         draws_of(tree)
+        check_all_rows(tree)
     names = [name for name in trees if not without_data or "observed_data" in trees[name].children]
     for name in names[1:]:
         if difference := different_data(trees[names[0]], trees[name]):

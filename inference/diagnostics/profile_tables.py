@@ -31,6 +31,7 @@ from inference.diagnostics.text_pictures import bar, scatter
 from inference.diagnostics.topic_profiles import topic_tables
 from inference.fitting.verdict import WHY_NOT
 from inference.results.files import model_of
+from inference.results.groups import check_all_rows
 from zoo.checks import check_size
 from zoo.coordinates.of_models import noise_factors
 from zoo.intake import date_in_words
@@ -149,7 +150,7 @@ def profiles(
 
     Raises:
         TypeError: ``tree`` is not a DataTree.
-        ValueError: it has no draws, or an argument is out of its range.
+        ValueError: it has no draws, rows were cut off it, or an argument is out of its range.
     """
     if not 0 < probability < 1:
         raise ValueError(f"probability must lie between 0 and 1; got {probability}")
@@ -166,6 +167,7 @@ def printed_tables(tree: xr.DataTree) -> dict[str, pd.DataFrame]:
 
 
 def _tables(tree: xr.DataTree, asked: Asked, filled: pd.DataFrame | None) -> dict[str, pd.DataFrame]:
+    check_all_rows(tree)
     model = model_of(tree)
     found: dict[str, pd.DataFrame] = {}
     if model.roles.cluster is not None:

@@ -6,6 +6,15 @@ power-scaling"): the prior, or the likelihood, is raised to a power near one and
 anew; quantities that move depend on it. The computation is ArviZ's ``psense_summary``, which has a
 dimension called ``component``, as mixtures do, so that it cannot be given a mixture's parameters unchanged.
 
+The prior is that of parameters: latents of single rows belong to the model of the rows, and neither power
+scales their density. Densities are no answers, and are left out.
+
+A distance of 0.05 is that of a normal mean which would move by 0.4 of its posterior deviation if the prior
+counted twice. It is a statement about how much the data say, and no fault of the model: of 20 data sets of
+80 rows each drawn from model and proper prior, and fitted by Gibbs with that prior, a quantity moved by more
+in 16 of 19 of `zoo.PPCA` (4 columns, 1 latent, prior deviations 1 of loadings), in 6 of 15 of a Gaussian and
+in 3 of 18 of a Poisson `zoo.Mixture` of 2 components (the others had not converged).
+
 The weights must be good ones: their Pareto k below the threshold of LOO, and their effective sample size at
 least 100. Where components without rows are left out of the prior, every draw must have the same number of
 parameters: a density has a unit, so that the power of one of more parameters favours or penalises them by
@@ -21,15 +30,15 @@ import pandas as pd
 import xarray as xr
 
 from inference.convergence.identifiable import invariants, kind_of, scalars
-from inference.extension import check_densities_are_cheap, extend
+from inference.extension import check_densities_are_cheap, extend, prior_of_parameters
 from inference.results.files import model_of
-from inference.results.groups import group_of, labels_of, thinned
+from inference.results.groups import check_all_rows, group_of, labels_of, thinned, with_groups
 from zoo import late
-from zoo.answers import has_answer
+from zoo.answers import answer_of, has_answer
 from zoo.checks import first_of
 from zoo.dirichlet_process import truncation_of
 
-_DENSITIES = ("lp", "objective")  # the densities themselves, which every power moves
+_DENSITIES = ("lp", "objective", "mean_log_likelihood")  # which every power moves
 _ALPHAS = (0.99, 1.01)
 _LEAST_ESS = 100  # of the weights
 _MOST_SCALED = 4000  # draws that are weighted: more tell nothing new
@@ -55,7 +64,8 @@ def prior_sensitivity(
         the log prior or likelihood over draws, nats), ``pareto_k``, ``good_k`` and ``ess``.
 
     Raises:
-        ValueError: a fit that has no draws of its posterior, no such variables, or nothing that varies.
+        ValueError: a fit that has no draws of its posterior, no such variables, or nothing that varies;
+            a tree that rows were cut off.
             Unless ``force``: a fit that has not converged, a prior whose weights are noise, or a mixture
             whose draws have different numbers of components with rows.
     """
@@ -71,6 +81,7 @@ def prior_sensitivity(
         )
         if not force:
             raise ValueError(f"{doubts[0]} (or force=True)")
+    check_all_rows(tree)
     check_densities_are_cheap(tree)
     tree = thinned(tree, _MOST_SCALED)
     posterior = group_of(tree, "posterior")
@@ -85,6 +96,8 @@ def prior_sensitivity(
     }
     if not draws:
         raise ValueError("every quantity asked for is the same in all draws: nothing can move")
+    if not answer_of(model_of(tree), "sums_out_locals"):
+        tree = with_groups(tree, {"log_prior": prior_of_parameters(tree)})
     missing = [name for name in ("log_likelihood", "log_prior") if name not in tree.children]
     whole = extend(tree, *missing) if missing else tree
     groups = {name: group_of(whole, name) for name in ("log_likelihood", "log_prior")}

@@ -1,8 +1,9 @@
 """The stopping rule of ascents, and the one verdict on the run of a fit: a sentence, a reason, the next step.
 
 The command line, the report, the warnings of `fit`, cards and ``tree.attrs["verdict"]`` all take it from
-`verdict`. Whether the model describes the data takes draws from the fit: a report judges that apart, where
-rules 1 to 4 hold, by posterior predictive checks, leave-one-out scores and the weight of the prior.
+`verdict`; the attribute is that of the fit as it was made, while `verdict` judges what a cut left of it.
+Whether the model describes the data takes draws from the fit: a report judges that apart, where rules 1 to 4
+hold, by posterior predictive checks, leave-one-out scores and the weight of the prior.
 
 The rules; of those that fail the gravest is the verdict, and the others are named beside it. Of cautions
 the one on the run itself comes last.
@@ -31,6 +32,9 @@ the one on the run itself comes last.
     another cluster than its most probable one.
 11. *Rows are told apart* (a caution): they do not go by names of which five or more each stand for 1.5 rows
     or more on average, as repeated measurements do.
+12. *Scales are no mode over rows* (a caution): MAP does not maximise over latents of single rows, which the
+    program draws, together with a positive parameter. Of Poisson counts of 40 rows the joint mode had the
+    deviation of their effects at 1.37, where the posterior has .46 with deviation .08.
 """
 
 from collections import Counter
@@ -52,21 +56,26 @@ from inference.convergence.starts import CLOSE, components_in_one_place, spread_
 from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Numbers, Progress
 from inference.fitting.arguments import scales_in_words
 from inference.methods import advised
+from inference.numerics.programs import latent_sites
 from inference.results.files import model_of
 from inference.results.groups import (
+    check_all_rows,
     flat_draws,
     group_or_empty,
     labels_of,
     responsibilities_of,
+    restored_data,
     sample_weight_of,
 )
 from inference.settings import FEWEST_TEMPERATURES
-from zoo.answers import answer_of
+from zoo.answers import answer_of, scores_new_rows
 from zoo.checks import listed
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.resolution import recorded_step
 from zoo.dirichlet_process import truncation_of
 from zoo.fields import family_field
+from zoo.intake.families import for_data
+from zoo.intake.tables import is_of_rows
 from zoo.model import Model
 
 SMALL_STEPS = 5  # consecutive steps of little gain that mean convergence
@@ -235,7 +244,7 @@ def verdict(tree: xr.DataTree) -> Judgement:
 
     Raises:
         TypeError: ``tree`` is not a DataTree.
-        ValueError: it has no draws.
+        ValueError: it has no draws, or rows were cut off it.
     """
     return gravest(convergence_judgements(tree))
 
@@ -285,15 +294,16 @@ def sentences(judgement: Judgement) -> tuple[str, list[str]]:
 
 
 def convergence_judgements(tree: xr.DataTree) -> list[Judgement]:
-    """Judge the run of a fit by rules 1 to 9; the first is the one on its convergence.
+    """Judge the run of a fit by the rules above; the first is the one on its convergence.
 
     Args:
         tree: a fit.
 
     Raises:
         TypeError: ``tree`` is not a DataTree.
-        ValueError: it has no draws.
+        ValueError: it has no draws, or rows were cut off it.
     """
+    check_all_rows(tree)
     run = _of_chains(tree) if kind_of(tree) == "sampling" else _of_ascent(tree)
     remarks = [found for remark in REMARKS if (found := remark(tree)) is not None]
     if run.good and is_provisional(remarks):  # R-hat passes, and yet the draws cannot be trusted
@@ -387,7 +397,7 @@ def _comparison(model: Model, variational: bool) -> str:
 
 def _otherwise(model: Model) -> str:
     """Advice where no sampler is named; a model without a density of rows cannot score them."""
-    score = "score held-out rows; " if model.answers.has_density else ""
+    score = "score held-out rows; " if scores_new_rows(model) else ""
     return f"{score}for uncertainty fit by a method with a posterior, if there is one"
 
 
@@ -446,6 +456,25 @@ def _of_number(tree: xr.DataTree) -> Judgement | None:
     )
     reason = "the prior leaves some of so many empty, and the data fill every one: there may be more clusters"
     return Judgement(None, text, reason, f"raise num_components to {2 * number} or more")
+
+
+def _of_joint_mode(tree: xr.DataTree) -> Judgement | None:
+    """Judge whether MAP maximises over latents of rows together with scales, which their number then sets."""
+    model = model_of(tree)
+    if tree.attrs.get("method") != "map" or not model.answers.has_density:
+        return None
+    if "observed_data" not in tree.children:
+        return None
+    data = restored_data(group_or_empty(tree, "observed_data"), model)
+    sites = latent_sites(model if model.data[0].holds_documents else for_data(model, *data), *data)
+    latents = [name for name in sites if is_of_rows(model, name)]
+    scales = [n for n, site in sites.items() if site.kind.startswith("positive") and n not in latents]
+    if not latents or not scales:
+        return None
+    text = f"MAP is the mode over {listed(latents)} of every row too: do not use it for {listed(scales)}"
+    reason = "a joint mode over as many latents as rows can put a scale far from where the posterior has it"
+    others = advised(model, ("gibbs", "nuts", "hmc", "svi"))
+    return Judgement(None, text, reason, f"fit by {others}, which averages over them" if others else "")
 
 
 def _of_places(tree: xr.DataTree) -> Judgement | None:
@@ -671,6 +700,7 @@ def _of_evidence(tree: xr.DataTree) -> Judgement | None:
 REMARKS: tuple[Callable[[xr.DataTree], Judgement | None], ...] = (
     _of_divergences,
     _of_truncation,
+    _of_joint_mode,
     _of_places,
     _of_pieces,
     _of_spikes,

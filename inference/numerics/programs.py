@@ -27,6 +27,7 @@ from inference.numerics.compiled import compiled, for_work, is_work_told
 from inference.numerics.host_keys import key_from_seed
 from zoo.answers import answer_of
 from zoo.in_blocks import map_in_blocks
+from zoo.intake.tables import is_of_rows
 from zoo.model import Model
 from zoo.shapes import Values
 from zoo.sparse import Observed
@@ -241,6 +242,13 @@ def log_prior(model: Model, values: Values, *data: Observed) -> Array:
         *data: the data; only their shapes matter.
     """
     return _log_prior(model, values, data, _sites(model, values, *data))
+
+
+def log_prior_of_parameters(model: Model, values: Values, *data: Observed) -> Array:
+    """`log_prior` without latents of single rows, those that the program draws."""
+    sites = _sites(model, values, *data)
+    kept = {name: site for name, site in sites.items() if not is_of_rows(model, name)}
+    return _log_prior(model, values, data, kept)
 
 
 def _log_prior(model: Model, values: Values, data: tuple, sites: Mapping[str, Any]) -> Array:

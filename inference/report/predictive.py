@@ -25,6 +25,7 @@ from inference.plots.topics import plot_document_check
 from inference.report.page import Paragraph, Picture, Section, ShownTable, one_column
 from inference.results.files import model_of
 from inference.topics.document_checks import check_documents
+from zoo.answers import how_to_score_rows
 from zoo.checks import first_of
 
 _MOST_LINES = 24
@@ -57,11 +58,12 @@ def _prior(tree: xr.DataTree) -> list[Judgement | ShownTable | Paragraph]:
         return [Paragraph(f"Weight of the prior: not known; {why_not}.")]
     good, reason = judge_prior(table)
     shown = table.drop(columns="prior_noise").rename_axis("quantity")
-    note = "how far a quantity moves when prior or likelihood are weighted more or less; above 0.05 is large"
+    note = "how far a quantity moves when prior or likelihood are weighted more or less; 0.05: by 0.4 "
+    note += "posterior deviations if the prior counted twice, as it may under a right prior and few rows"
     blocks = [ShownTable("Weight of the prior", shown, ("prior", "diagnosis"), note)]
     if good:
         return [Judgement(True, "The prior moves no answer", reason, "report it with the answers"), *blocks]
-    advice = "say where the prior is from, or fit with a wider one and compare"
+    advice = "report the prior with them; where it is vague, fit with a wider one and compare"
     return [Judgement(None, "The answers depend on the prior", reason, advice), *blocks]
 
 
@@ -87,8 +89,7 @@ def _leave_one_out(tree: xr.DataTree, provisional: bool) -> tuple[list, list[Jud
     try:
         score = leave_one_out(tree)
     except ValueError as why_not:
-        advice = "score rows that were not fitted: inference.diagnostics.heldout(tree, x)"
-        return [Judgement(None, missing, str(why_not), advice)], []
+        return [Judgement(None, missing, str(why_not), how_to_score_rows(model))], []
     judgement, counts = _of_score(tree, score)
     numbers = {
         "elpd (nats)": float(score.elpd),
@@ -114,13 +115,14 @@ def _of_score(tree: xr.DataTree, score: ELPDData) -> tuple[Judgement, bool]:
     (dim,) = (name for name in score.pareto_k.dims if name not in ("chain", "draw"))
     noun = f"{dim}{'s' if rows != 1 else ''}".replace("observation", "row")
     labels = score.pareto_k[dim].values if dim in score.pareto_k.coords else np.arange(rows)
-    hangs = bool((k > _NO_MEAN).any())
+    own_latents = told_by_their_own_latents({"this fit": tree}, {"this fit": score})
+    hangs = not own_latents and bool((k > _NO_MEAN).any())
     far = np.flatnonzero(k > (_NO_MEAN if hangs else score.good_k))
     order = far[np.argsort(-k[far], kind="stable")]
     named = first_of(labels[order], _MOST_NAMED)
-    if reason := told_by_their_own_latents({"this fit": tree}, {"this fit": score}):
+    if own_latents:
         text = f"The leave-one-out score is doubtful for {far.size} of {rows} {noun} ({named})"
-        return Judgement(None, text, reason, "score held-out rows: inference.diagnostics.heldout"), False
+        return Judgement(None, text, own_latents, how_to_score_rows(model_of(tree))), False
     advice = (
         f"look at these {noun}: outliers, or a likelihood with too thin tails; score held-out rows instead"
     )

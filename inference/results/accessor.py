@@ -13,7 +13,8 @@ import jax
 import numpy as np
 import xarray as xr
 
-from inference.results.model_fields import restore
+from inference.results.integrity import cut_columns
+from inference.results.model_fields import parsed, restore
 from zoo import MODELS
 from zoo.intake import Columns
 from zoo.model import Model
@@ -42,7 +43,7 @@ class Fit:
         """The model, its sizes and data-dependent defaults filled in.
 
         Raises:
-            ValueError: the tree is not a fit of this library.
+            ValueError: the tree is not a fit of this library, or lacks columns that were fitted.
         """
         attrs, wide = self._tree.attrs, bool(jax.config.jax_enable_x64)
         if "model" not in attrs or "model_fields" not in attrs:
@@ -56,6 +57,8 @@ class Fit:
             (names, values), model = self._models[wide]
             if names == named and all(one is other for one, other in zip(values, made_of, strict=True)):
                 return model
+        if found := cut_columns(self._tree, parsed(attrs["model_fields"])):
+            raise ValueError(f"this tree is not a whole fit: {found}; take the one that inference.fit gave")
         model = restore(attrs["model"], attrs["model_fields"], arrays)
         self._models[wide] = (named, made_of), model
         return model

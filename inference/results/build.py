@@ -163,6 +163,8 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
         groups["columns"] = columns
     tree = xr.DataTree.from_dict({name: groups[name] for name in _ORDER if name in groups})
     attrs = {"model": model_name(model), "model_fields": fields, "left_out": ", ".join(left_out)}
+    if holds_rows:
+        attrs["num_observations"] = num_rows
     tree.attrs = attrs | _attributes(request, fitted) | versions()
     return tree
 

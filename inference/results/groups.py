@@ -27,14 +27,29 @@ def group_of(tree: xr.DataTree, name: str) -> xr.Dataset:
     """A group of a fit.
 
     Raises:
-        ValueError: the fit lacks the group.
+        ValueError: the fit lacks the group, or its draws a dim.
     """
     check_tree(tree)
     if name not in tree.children:
         remedy = _REMEDIES.get(name, "take the whole tree that inference.fit or inference.load gave")
         held = ", ".join(sorted(tree.children)) or "no groups at all"
         raise ValueError(f"this needs the group {name!r} of the fit, which holds {held}; {remedy}")
-    return tree[name].to_dataset()
+    group = tree[name].to_dataset()
+    if name == "posterior" and (missing := sorted({"chain", "draw"} - set(group.dims))):
+        keep = f"one that is chosen stays a dim by a list, tree.isel({missing[0]}=[0])"
+        raise ValueError(f"expected draws with dims chain and draw; the posterior lacks {missing}: {keep}")
+    return group
+
+
+def check_all_rows(tree: xr.DataTree) -> None:
+    """Raise ValueError where rows were cut off a fit, since its draws are given those too."""
+    fitted = int(tree.attrs.get("num_observations", 0))  # 0: not known
+    sizes = {size for group in tree.children.values() for dim, size in group.sizes.items() if dim in ROW_DIMS}
+    if fitted and sizes - {fitted}:
+        raise ValueError(
+            f"this tree holds {min(sizes - {fitted})} of the {fitted} rows that were fitted, and its draws "
+            "are given all of them: take the whole tree, or fit these rows alone"
+        )
 
 
 def group_or_empty(tree: xr.DataTree, name: str) -> xr.Dataset:

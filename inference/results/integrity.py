@@ -9,7 +9,8 @@ the tree have the sizes that the model declares (`contradiction`), and numbers i
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import xarray as xr
 from zoo.model import Model
 
 CHECKSUM = "zoo_checksum"  # attribute of a file: the SHA-256 and the groups that it is of
+_SIZED = ("posterior", "variational")  # groups whose dims a model declares
 INTEGRITY = "integrity"  # attribute of a fit that was read from a file without one
 
 
@@ -81,16 +83,12 @@ def contradiction(tree: xr.DataTree, model: Model) -> str:
     """
     if (method := tree.attrs.get("method")) not in (None, *model.methods):
         return f"its method is {method!r}, which {type(model).__name__} does not have"
-    for group in ("posterior", "variational"):
+    if found := other_sizes(tree, model):
+        return found
+    for group in _SIZED:
         if group not in tree.children:
             continue
         dataset = tree.children[group].to_dataset(inherit=False)
-        for dim, size in dataset.sizes.items():
-            if str(dim).endswith("_2") and str(dim)[:-2] not in dataset.sizes:
-                continue  # the third group of columns, and no second axis
-            declared = _declared_size(model, str(dim))
-            if declared is not None and declared != size:
-                return f"its model has {declared} of the dim {dim!r} and its group {group!r} has {size}"
         leading = ("chain", "draw") if group == "posterior" else ()
         for name, variable in dataset.data_vars.items():
             dims = model.variable_dims.get(str(name))
@@ -104,11 +102,32 @@ def contradiction(tree: xr.DataTree, model: Model) -> str:
     return ""
 
 
-def _declared_size(model: Model, dim: str) -> int | None:
+def cut_columns(tree: xr.DataTree, fields: Mapping[str, Any]) -> str:
+    """Where a fit lacks columns that the fields of its model declare, or one of the two axes of a matrix."""
+    return other_sizes(tree, SimpleNamespace(**{k: v for k, v in fields.items() if "num_feature" in k}))
+
+
+def other_sizes(tree: xr.DataTree, fields: object) -> str:
+    """Where a dim has another size than a model, or the fields of one as attributes, declares; or nothing."""
+    for group in _SIZED:
+        sizes = tree.children[group].sizes if group in tree.children else {}
+        for dim, size in sizes.items():
+            first = str(dim).removesuffix("_2")
+            if first not in sizes:
+                continue  # the third group of columns, and no second axis
+            declared = _declared_size(fields, str(dim))
+            if declared is not None and declared != size:
+                return f"its model has {declared} of the dim {dim!r} and its group {group!r} has {size}"
+            if sizes[first] != size:
+                return f"its group {group!r} has {sizes[first]} of the dim {first!r} and {size} of {dim!r}"
+    return ""
+
+
+def _declared_size(model: object, dim: str) -> int | None:
     """The size of a dim that the model's fields give: ``num_components`` of ``component``."""
     stem, _, number = dim.removesuffix("_2").partition("_")
     size = getattr(model, f"num_{stem}s", None)
-    if isinstance(size, tuple):
+    if isinstance(size, tuple | list):
         size = size[int(number)] if number.isdigit() and int(number) < len(size) else None
     elif number:
         return None

@@ -50,7 +50,7 @@ def restore(name: str, fields: str, arrays: Mapping[str, Any]) -> Model:
     """
     check_known(name)
     try:
-        described = _parsed(fields)
+        described = parsed(fields)
         names = [name for name in _arrays_in(described) if name in arrays]
         held = {name: np.asarray(arrays[name], np.float64) for name in names}
         return _made(zoo.model_class(name), _restore_fields(described, held))
@@ -69,7 +69,7 @@ def _arrays_in(described: Any) -> Iterator[str]:
             yield from _arrays_in(value)
 
 
-def _parsed(fields: Any) -> Mapping[str, Any]:
+def parsed(fields: Any) -> Mapping[str, Any]:
     """The fields of a model as a file has them; ValueError unless they are what `describe` writes."""
     if not isinstance(fields, str):
         raise ValueError(_unreadable(f"it is no text but {type(fields).__name__}"))

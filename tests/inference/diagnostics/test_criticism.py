@@ -11,13 +11,14 @@ import xarray as xr
 
 import inference
 import zoo
-from inference.diagnostics import check_features, compare, leave_one_out, prior_sensitivity
+from inference.diagnostics import check_features, compare, invariants, leave_one_out, prior_sensitivity
 from inference.diagnostics.model_criticism import (
     _correlations,
     check_predictions,
     judge_features,
 )
 from inference.diagnostics.sensitivity import judge_prior
+from inference.extension import prior_of_parameters
 from tests.support.planted import planted_mixture, planted_regression, planted_zoo, replaced
 from tests.support.report_cases import ROWS, fitted
 
@@ -245,6 +246,32 @@ def test_a_distance_within_the_noise_is_called_noise():
     good, reason = judge_prior(table)
     assert good is False and reason.endswith(": b")
     assert judge_prior(table.assign(prior_noise=0.5))[0] is True
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_latents_of_single_rows_are_of_the_rows_and_not_of_the_prior():
+    """Kallioinen et al. (2024) scale priors of parameters alone: 40 N(0, 1) draws would drown these."""
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(40, 5)) > 0).astype(float)
+    settings = {"num_warmup": 50, "num_samples": 50, "num_chains": 2, "progress": False}
+    tree = inference.fit(zoo.EPCA(num_latents=1), x, method="gibbs", **settings)
+    own = prior_of_parameters(tree)["log_prior"].to_numpy()
+    whole = inference.extend(tree, "log_prior")["log_prior"]["log_prior"].to_numpy()
+    z = tree["posterior"]["latents"].to_numpy()
+    of_rows = (-0.5 * z**2 - 0.5 * np.log(2 * np.pi)).sum((2, 3))
+    np.testing.assert_allclose(whole - own, of_rows, rtol=1e-10)
+    table = prior_sensitivity(tree, force=True)
+    assert table.attrs["reliability"].loc["prior", "deviation"] == pytest.approx(own.std())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_densities_are_no_answers_that_a_prior_could_move():
+    x = np.random.default_rng(0).normal(size=(30, 3))
+    model = zoo.PPCA(num_latents=1, loading_prior="gaussian")
+    tree = inference.fit(model, x, method="gibbs", num_samples=100, num_chains=2, progress=False)
+    assert {"lp", "mean_log_likelihood"} <= set(invariants(tree))
+    table = prior_sensitivity(tree, force=True)
+    assert len(table) and not {"lp", "mean_log_likelihood"} & set(table.index)
 
 
 def test_weighted_data_are_compared_with_replications_of_the_same_weights(monkeypatch):

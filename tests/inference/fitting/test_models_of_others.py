@@ -1,5 +1,6 @@
 """Models that an outside author gets wrong are refused with what to change, before a good verdict on them."""
 
+import re
 from contextlib import nullcontext
 from dataclasses import Field, dataclass
 from types import SimpleNamespace
@@ -17,14 +18,15 @@ import inference
 import zoo
 from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
 from inference.calibration import relation_check
-from inference.diagnostics import invariants, profiles, summary, summary_text
+from inference.diagnostics import heldout, invariants, profiles, summary, summary_text
 from inference.fitting.models_of_others import check_outcome
+from inference.report.predictive import _leave_one_out
 from tests.support.log_joint import log_joint
 from zoo.answers import Answers, TypicalCells
 from zoo.coordinates import Unit
 from zoo.fields import numbers, positive, size, size_of
 from zoo.model import Model, Roles, Table
-from zoo.programs import local
+from zoo.programs import LOG_ROWS, local
 
 PLACE = Unit(1, (-1,), is_location=True)
 QUIET = {"progress": False}
@@ -183,6 +185,34 @@ def test_latents_that_are_kept_must_be_said_to_be_before_a_run_is_lost(registere
     kind = registered(a_kind("Said", kept, answers=KeptAnswers, **LATENT))
     tree = inference.fit(kind(), x, method="map", **QUIET)
     assert "posterior_predictive" in inference.extend(tree, "posterior_predictive").children
+
+
+class ScoredAnswers(KeptAnswers):
+    """With a density of rows, here of the mean latent alone: what counts is that there is one."""
+
+    def log_rows(self, model: Any, values: Any, *data: Any) -> Any:
+        """Log density of each row."""
+        return dist.StudentT(3.0, 0.0, 0.5).log_prob(data[0]).sum(-1)
+
+
+@pytest.mark.parametrize("answers", [KeptAnswers, ScoredAnswers])
+@pytest.mark.filterwarnings("ignore")
+def test_held_out_rows_are_advised_where_they_can_be_scored(registered, answers):
+    """An author was sent to `heldout`, which has no density of a row whose latents are drawn."""
+    x = np.random.default_rng(0).normal(size=(30, 3))
+    tree = inference.fit(
+        registered(a_kind("Told", kept, answers=answers, **LATENT))(), x, method="map", **QUIET
+    )
+    with pytest.raises(ValueError, match="its answers define none; latents .* are in tree"):
+        inference.transform(tree, x)
+    (judgement,), _ = _leave_one_out(tree, provisional=False)
+    if answers is ScoredAnswers:
+        assert judgement.advice.endswith("inference.diagnostics.heldout")
+        assert np.isfinite(heldout(tree, x[:5])["mean"])
+    else:
+        assert judgement.advice.endswith(remedy := f"give its answers {LOG_ROWS}")
+        with pytest.raises(ValueError, match=re.escape(remedy)):
+            heldout(tree, x[:5])
 
 
 def test_noise_that_no_variance_tells_is_not_taken_for_none(registered):

@@ -9,9 +9,10 @@ import pytest
 import xarray as xr
 
 import zoo
+from inference import fit
 from inference.convergence.r_hat import Agreement
 from inference.fitting import verdict
-from inference.fitting.verdict import has_converged
+from inference.fitting.verdict import convergence_judgements, has_converged
 from inference.methods import method_of
 from inference.results.accessor import Fit
 from zoo import conjugate
@@ -261,3 +262,21 @@ def test_rows_that_are_named_alike_are_no_evidence_of_their_own(names, told):
         patch.setattr(verdict, "model_of", lambda tree: model)
         found = verdict._of_repeats(tree)
     assert (found is None) if told is None else told in found.text
+
+
+@pytest.mark.parametrize(
+    ("model", "scale"),
+    [
+        (zoo.EPCA(num_latents=1, family="bernoulli", ard=True), "loading_precision"),
+        (zoo.EPCA(num_latents=1, family="bernoulli"), None),  # the scales are given
+        (zoo.MCFA(num_components=1, num_latents=1), None),  # the latents are summed out
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_scales_that_map_maximises_along_with_latents_of_rows_are_doubted(model, scale):
+    """Rule 12: the joint mode of a scale is not near its posterior."""
+    x = (np.random.default_rng(0).normal(size=(30, 3)) > 0).astype(float)
+    tree = fit(model, x, method="map", max_iterations=5, progress=False)
+    told = [one for one in convergence_judgements(tree) if "mode over latents of every row" in one.text]
+    assert [one.good for one in told] == [None] * bool(scale)
+    assert all(one.text.endswith(f"do not use it for {scale}") and "gibbs" in one.advice for one in told)

@@ -363,6 +363,8 @@ def test_a_score_that_is_doubtful_for_rows_is_told_from_one_that_hangs_on_them(k
     judgement, counted = _of_score(given, score)
     assert (judgement.good, counted) == ((True, True) if expected[0] else (None, False))
     assert ("of this fit are given latents of each row" in judgement.reason) == (expected[0] is None)
+    above = sum(shape > score.good_k for shape in k)  # as many as the table beneath counts
+    assert (f" {above} of {len(k)} " in judgement.text) == (expected[0] is None)
 
 
 @pytest.mark.parametrize(
