@@ -13,7 +13,11 @@ from typing import Any
 _WIDEST, _NARROWEST = 110, 60
 _LONGEST = 1000  # characters of a message
 _AS_OPTIONS = (
-    (re.compile(r"families=\{'([^']+)': '([^']+)'\}"), lambda found: _families(f"{found[1]}={found[2]}")),
+    (
+        re.compile(r"families=\{'([^']+)': '([^']+)'\}( of inference\.fit)?"),
+        lambda found: _families(f"{found[1]}={found[2]}"),
+    ),
+    (re.compile(r", \w+\.dropna\((how='all')?\)"), " of the file"),
     (re.compile(r"\w+\.drop\(columns=('[^']*'|\d+|\[[^\]]*\])\)"), lambda found: _left_out(found[1])),
     (re.compile(r"\bstandardize=True\b"), "--standardize"),
     (re.compile(r"\binit=tree\b"), "--init FIT.nc"),

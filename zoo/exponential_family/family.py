@@ -698,7 +698,8 @@ def _suited(x: np.ndarray, name: str) -> str:
     kind = "poisson" if (seen >= 0).all() and (seen == np.round(seen)).all() else "gaussian"
     what = "counts" if kind == "poisson" else "real numbers"
     where = f"family={kind!r}" if name == "x" else f"the family {kind!r} in families"
-    return f": {what} are of {where}"
+    learns = " (noise variance 1; Gaussian(noise_variance=None) learns it)" if kind == "gaussian" else ""
+    return f": {what} are of {where}{learns}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -380,8 +380,8 @@ class Columns:
             words = ", ".join(map(repr, refused[0].levels[:3]))
             raise ValueError(
                 f"{model} takes numbers here, and these columns hold categories: {named} (such as {words}); "
-                f"leave them out by families={{{refused[0].name!r}: 'leave_out'}}, or take zoo.Mixture or "
-                "zoo.EPCA, which choose families that suit"
+                f"leave them out by families={{{refused[0].name!r}: 'leave_out'}} of inference.fit, or take "
+                "zoo.Mixture or zoo.EPCA, which choose families that suit"
             )
         first = {column.name: int(start) for column, start in pairs if start >= 0}
         return replace(

@@ -240,6 +240,14 @@ def test_bad_tables_get_one_clear_line(text, message, tmp_path, monkeypatch, cap
     assert out == "" and len(err.splitlines()) == 1 and message in err and os.listdir(tmp_path) == ["bad.csv"]
 
 
+def test_an_empty_row_is_left_out_of_the_file(tmp_path, monkeypatch, capsys):
+    """In Python by x.dropna, which is no advice for a command."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.csv").write_text("a,b,c\n1,2,3\n,,\n4,5,7\n2,1,5\n5,3,2\n2,2,8\n")
+    assert main(["fit", "ppca", "bad.csv"]) == 2
+    assert "row 1 of x is missing in all columns: leave it out of the file\n" in capsys.readouterr().err
+
+
 def test_traceback_shows_where_an_error_came_from():
     with pytest.raises(ValueError, match="no model is called"):
         main(["--traceback", "show", "nothing"])
