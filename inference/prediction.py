@@ -460,8 +460,11 @@ def _warn_of_other_units(tree: xr.DataTree, arrays: Mapping[str, Any]) -> None:
     fitted and 10 are new, all new ones lie outside the fitted ones with probability 11 / C(30, 10).
     """
     told, known = [], tree.fit.kept(_bounds_of_columns)
-    for name in [name for name, x in arrays.items() if name in known and isinstance(x, jax.Array)]:
-        x, bounds = np.asarray(arrays[name]), known[name]
+    for name, x in arrays.items():
+        bounds = known.get(name)
+        if bounds is None or not isinstance(x, jax.Array) or x.shape[1:] != (len(bounds),):
+            continue  # sparse, or of another width, which is refused by what takes it
+        x = np.asarray(x)
         seen, (low, high) = (~np.isnan(x)).sum(axis=0), bounds.to_numpy().T
         within = ((x >= low) & (x <= high)).sum(axis=0)
         far = np.flatnonzero((seen >= _FEWEST_NEW) & (within < _FEW_WITHIN * seen))
