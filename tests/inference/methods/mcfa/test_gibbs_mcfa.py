@@ -172,7 +172,7 @@ def test_scores_are_averaged_over_draws_in_one_orientation():
     turned["precisions"] = turn.T @ posterior["precisions"].values @ turn
     half = np.arange(posterior.sizes["draw"]) % 2 == 1
     for name, values in turned.items():
-        posterior[name] = posterior[name].copy(data=posterior[name].values)
+        posterior[name] = posterior[name].copy(deep=True)
         posterior[name].values[:, half] = values[:, half]
     other = tree.copy()
     other["posterior"] = posterior
