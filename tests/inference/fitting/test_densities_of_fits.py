@@ -132,3 +132,13 @@ def test_log_likelihood_is_the_sum_of_the_densities_of_the_rows(name, method):
         assert tree.attrs["log_likelihood"] == pytest.approx(wanted, rel=1e-8)
         assert tree.attrs["bic"] == pytest.approx(-2 * wanted + number * np.log(own.sum()), rel=1e-8)
         assert tree.attrs["aic"] == pytest.approx(-2 * wanted + 2 * number, rel=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore:.*has not converged")
+def test_a_flat_prior_has_density_one_in_any_unit():
+    """So that the log joint of its draws is the log likelihood of the rows in the units of the data."""
+    x = 1e3 * np.random.default_rng(0).normal(size=(20, 3))
+    options = {"num_chains": 1, "num_warmup": 10, "num_samples": 5, "progress": False}
+    tree = inference.fit(zoo.PPCA(num_latents=1), x, method="nuts", **options)
+    likelihood = tree["log_likelihood"]["log_likelihood"].sum("observation")
+    np.testing.assert_allclose(tree["sample_stats"]["lp"], likelihood, rtol=1e-10)
