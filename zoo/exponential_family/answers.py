@@ -14,7 +14,6 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.answers import Answers
-from zoo.coordinates.of_models import noise_factors
 from zoo.exponential_family import joint_prior
 from zoo.exponential_family.cells import (
     FamilyCells,
@@ -109,13 +108,7 @@ class ProjectionAnswers(Answers):
         u = local[:, : model.num_latents]
         if kind == "latent":
             return u
-        factors = noise_factors(model)
-        loadings = jnp.concatenate(
-            [
-                values[name] / jnp.sqrt(factors[suffix])[:, None] if suffix in factors else values[name]
-                for name, suffix in model.roles.loadings.items()
-            ]
-        )
+        loadings = jnp.concatenate([values[name] for name in model.roles.loadings])
         left, _, right = jnp.linalg.svd(loadings, full_matrices=False)
         return u @ loadings.T @ (left @ right)
 
