@@ -181,7 +181,7 @@ def _found_latents(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> str:
     explained, of = float(latents["share"].sum()), latents.attrs["of"]
     if explained < 1 - 1e-9:
         verb = "explains" if len(latents) == 1 else "explain"
-        return f"{text}, which {verb} {_percent(explained)} of {of}"
+        return f"{text}, which {verb} {_percent(explained)} of {of}{latents.attrs['bias']}"
     if len(latents) > 1:  # natural parameters have no other part
         text += f", the first with {_percent(float(latents['share'].iloc[0]))} of {of}"
     return text

@@ -489,7 +489,7 @@ def _latent_cards(table: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> list[
 
 def _correlations_words(table: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> list[str]:
     """Canonical correlations in a line."""
-    return [f"Canonical correlations: {', '.join(profile_cells(table)['mean'])}"]
+    return [f"Canonical correlations: {', '.join(profile_cells(table)['mean'])}{table.attrs['bias']}"]
 
 
 def _loadings_table(loadings: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> list[ShownTable]:

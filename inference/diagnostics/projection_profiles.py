@@ -171,6 +171,11 @@ def _has_point_latents(tree: xr.DataTree) -> bool:
     return is_drawn and tree.attrs["method"] == "map"
 
 
+def _bias(tree: xr.DataTree) -> str:
+    """What to say beside a share or a correlation that does not stand in a table with a note."""
+    return " (too large: the latents are points)" if _has_point_latents(tree) else ""
+
+
 def _is_linear(model: Model, place: int) -> bool:
     """Whether the cells of a view are Gaussian about their natural parameters."""
     family = model.part_families[place]
@@ -222,6 +227,7 @@ def _latents(
             f"the same unit, {remedies[0]})"
         )
     table.attrs |= {"title": "Latents by the variance they explain", "note": note, "of": of.partition(";")[0]}
+    table.attrs["bias"] = _bias(aligned)
     return table
 
 
@@ -371,5 +377,5 @@ def _correlations(tree: xr.DataTree, asked: Asked) -> pd.DataFrame:
     note = f"of the two views, given the loadings; {kind_in_words(tree)}"
     if _has_point_latents(tree):
         note += f"; {_OF_POINTS}"
-    table.attrs |= {"title": "Canonical correlations", "note": note}
+    table.attrs |= {"title": "Canonical correlations", "note": note, "bias": _bias(tree)}
     return table

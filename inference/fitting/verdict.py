@@ -473,7 +473,7 @@ def _of_joint_mode(tree: xr.DataTree) -> Judgement | None:
         return None
     text = f"MAP is the mode over {listed(latents)} of every row too: do not use it for {listed(scales)}"
     reason = "a joint mode over as many latents as rows can put a scale far from where the posterior has it"
-    others = advised(model, ("gibbs", "nuts", "hmc", "svi"))
+    others = advised(model, ("vb", "gibbs", "nuts", "hmc"))
     return Judgement(None, text, reason, f"fit by {others}, which averages over them" if others else "")
 
 

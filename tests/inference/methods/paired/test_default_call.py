@@ -6,6 +6,7 @@ import pytest
 
 import inference
 import zoo
+from inference.diagnostics import summary_text
 from inference.estimators import PairedRegressor
 from inference.methods import auto_method
 from inference.symmetry.identified import canonical_correlations
@@ -43,13 +44,15 @@ def test_canonical_correlation_is_the_samples(views, tree):
     np.testing.assert_allclose(found, sample_correlations(views)[:1], atol=0.04)
 
 
-def test_points_say_that_shares_are_too_large(views):
+def test_points_say_that_shares_are_too_large(views, tree):
     noise = Gaussian(noise_variance=None)
     point = inference.fit(zoo.Paired((noise, noise), 2), *views, method="map", progress=False)
     tables = inference.diagnostics.profiles(point)
     assert float(canonical_correlations(point)["correlations"].min()) > sample_correlations(views)[1] + 0.04
     for name in ("canonical_correlations", "latents", "columns"):
         assert "too large: the latents are points" in tables[name].attrs["note"]
+    said, of_q = (" ".join(summary_text(own).split()) for own in (point, tree))
+    assert said.count("(too large: the latents are points)") == 2 and "too large" not in of_q
 
 
 def test_defaults_that_integrate_the_latents():
