@@ -43,6 +43,7 @@ def group_of(tree: xr.DataTree, name: str) -> xr.Dataset:
 
 def check_all_rows(tree: xr.DataTree) -> None:
     """Raise ValueError where rows were cut off a fit, since its draws are given those too."""
+    check_tree(tree)
     fitted = int(tree.attrs.get("num_observations", 0))  # 0: not known
     sizes = {size for group in tree.children.values() for dim, size in group.sizes.items() if dim in ROW_DIMS}
     if fitted and sizes - {fitted}:
