@@ -17,8 +17,9 @@ from scipy.special import softmax
 
 from inference.algorithm import TEXT_COLUMN, Ascent, Direct, FitRequest, Fitted, Method
 from inference.batched_answers import answered, is_asked_in_batches
+from inference.convergence.identifiable import kind_of
 from inference.convergence.numbering import cluster_dim, in_program_order, in_shown_order
-from inference.convergence.partitions import cluster_sizes
+from inference.convergence.partitions import cluster_sizes, clusters_found, memberships
 from inference.fitting.models_of_others import check_gaps
 from inference.inputs.sources import as_passed
 from inference.inputs.tables import (
@@ -45,9 +46,7 @@ from inference.results.groups import (
     labels_along,
     labels_of,
     observed_tables,
-    responsibilities_of,
     restored_data,
-    sample_weight_of,
 )
 from inference.symmetry import align_rotation, relabel
 from inference.symmetry.rotation import orientation
@@ -60,7 +59,7 @@ from zoo.model import Model
 from zoo.shapes import Shape
 from zoo.sparse import SparseCounts
 
-_OCCUPIED = 0.5  # of a row in a cluster, or of the probability of a new one
+_PROBABLE = 0.5  # probability of no fitted cluster, from which on a row is named
 _Scores = Annotated[xr.DataArray, Shape("num_observations num_scores")]
 _Predictions = Annotated[xr.DataArray, Shape("num_observations *columns", "Shaped")]
 _PerRow = Annotated[xr.DataArray, Shape("num_observations")]
@@ -291,35 +290,36 @@ def _probabilities(tree: xr.DataTree, model: Model, arrays: tuple, coords: dict[
         function = method.log_joint or _log_joint
         values = softmax(_apply(function, stored_variables(tree, model), model, arrays), axis=-1)
     else:
-        draws = draws_without_rows(tree := relabel(tree), _num_scored(model))
+        draws = draws_without_rows(relabel(tree), _num_scored(model))
         values = _mean_over_draws(_shares_in_draw, draws, model, arrays)
     dims = completions_of(model)["probabilities"].dims
     _warn_of_lost_rows(values, coords, dims[0])
     labels = Labels({**coords, dims[-1]: labels_along(tree, dims[-1])})
     shares = _labelled(in_shown_order(values, tree, model), dims, labels).rename("probabilities")
-    if (holds := _hold_rows(tree, model, shares.shape[-1])).all():
+    found = tree.fit.kept(_clusters_found)
+    if found is None or len(found) == shares.shape[-1]:
         return shares
-    new = np.minimum(shares.to_numpy()[:, ~holds].sum(-1), 1.0)
+    new = np.minimum(np.delete(shares.to_numpy(), found, axis=-1).sum(-1), 1.0)
     _warn_of_new_clusters(new, shares[dims[0]].to_numpy())
     return shares.assign_coords(new_cluster=(dims[:1], new))
 
 
-def _hold_rows(tree: xr.DataTree, model: Model, size: int) -> np.ndarray:
-    """Whether each cluster holds more than half a fitted row, (size,); all if the fit cannot tell."""
-    soft, drawn, weight = responsibilities_of(tree), labels_of(tree), sample_weight_of(tree)
-    if soft is not None:
-        sizes = soft.to_numpy().sum(0) if weight is None else weight @ soft.to_numpy()
-    elif drawn is not None:
-        sizes = cluster_sizes(flat_draws(drawn), size, weight).mean(0)
-    else:  # clusters are numbered by size
-        stored = group_or_empty(tree, "variational").get(model.roles.occupied, size)
-        sizes = np.arange(size) < int(stored)
-    return sizes > _OCCUPIED
+def _clusters_found(tree: xr.DataTree) -> np.ndarray | None:
+    """The numbers of the clusters that the tables of a fit tell of; None: it cannot tell."""
+    is_drawn = kind_of(tree) == "sampling"
+    aligned = relabel(tree) if is_drawn else tree
+    probs, drawn = memberships(aligned), labels_of(aligned)
+    if probs is None:  # clusters are numbered by size
+        occupied = group_or_empty(tree, "variational").get(model_of(tree).roles.occupied)
+        return None if occupied is None else np.arange(int(occupied))
+    is_drawn = is_drawn and drawn is not None
+    sizes = cluster_sizes(flat_draws(drawn), probs.shape[1]) if is_drawn else probs.sum(0)[None]
+    return np.flatnonzero(clusters_found(probs, sizes))
 
 
 def _warn_of_new_clusters(new: np.ndarray, names: np.ndarray) -> None:
     """Warn of rows that are probably in no cluster that holds fitted rows."""
-    lost = np.flatnonzero(new > _OCCUPIED)
+    lost = np.flatnonzero(new > _PROBABLE)
     if lost.size:
         warn(
             f"{lost.size} of {len(new)} rows {'belongs' if lost.size == 1 else 'belong'} to none of the "

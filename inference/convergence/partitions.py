@@ -29,6 +29,7 @@ from zoo import late
 from zoo.checks import check_choice
 
 _LARGEST_MATRIX = 512 * 2**20  # bytes
+LEAST_ROWS = 0.5  # expected in a cluster that counts as one
 _BLOCK = 2**24  # entries of a block of indicators held at once
 _EVALUATIONS = 2**30  # pairs of rows looked at while draws are compared
 _MAX_SWEEPS = 100
@@ -54,6 +55,20 @@ def cluster_sizes(assignments: np.ndarray, least: int = 0, weight: np.ndarray | 
         counts = np.bincount(code.ravel(), weights, minlength=num_labels * len(part))
         sizes[start : start + block] = counts.reshape(len(part), num_labels)
     return sizes.reshape(*assignments.shape[:-1], num_labels)
+
+
+def clusters_found(probs: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Which clusters a fit has found: half a row expected, and those that most draws leave empty not counted.
+
+    Args:
+        probs: of each cluster for each row, shape (rows, clusters).
+        sizes: of the clusters draw by draw, or expected ones, shape (draws, clusters).
+
+    Returns:
+        Shape (clusters,).
+    """
+    is_held = np.isin(np.arange(probs.shape[1]), probs.argmax(1)) | ((sizes > 0).mean(0) >= 0.5)
+    return (probs.sum(0) >= LEAST_ROWS) & is_held
 
 
 def co_clustering(tree: xr.DataTree, rows: np.ndarray | None = None) -> xr.DataArray:

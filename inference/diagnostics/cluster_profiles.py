@@ -11,10 +11,9 @@ import xarray as xr
 
 from inference.component_subspaces import effective_directions
 from inference.convergence.identifiable import draws_of, kind_of
-from inference.convergence.partitions import cluster_sizes, memberships
+from inference.convergence.partitions import cluster_sizes, clusters_found, memberships
 from inference.convergence.starts import CLOSE, starts_table
 from inference.diagnostics.profile_parts import (
-    LEAST_ROWS,
     MOST_DRAWS,
     Asked,
     column_names,
@@ -82,8 +81,7 @@ def cluster_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
     aligned = aligned_clusters(tree)
     probs, by_draw = seen_memberships(tree), _shares(aligned)
     rows = probs.sum(0)
-    is_shown = np.isin(np.arange(rows.size), probs.argmax(1)) | ((by_draw > 0).mean(0) >= 0.5)
-    kept = np.flatnonzero((rows >= LEAST_ROWS) & is_shown)
+    kept = np.flatnonzero(clusters_found(probs, by_draw))
     clusters = intervals(by_draw, kind, asked.probability)
     table = pd.DataFrame(
         {

@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 
 from inference.convergence.identifiable import kind_of
-from inference.convergence.partitions import cluster_sizes
+from inference.convergence.partitions import LEAST_ROWS, cluster_sizes
 from inference.precision import double_precision
 from inference.results.files import model_of
 from inference.results.groups import (
@@ -26,7 +26,6 @@ from zoo.answers import TypicalCells, answer_of
 from zoo.intake import Column
 from zoo.model import Model
 
-LEAST_ROWS = 0.5  # expected in a cluster that counts as one
 MOST_DRAWS = 400  # of which tables are made: intervals need no more
 
 

@@ -91,11 +91,12 @@ def identify(tree: xr.DataTree) -> xr.DataTree:
     return _turned(tree, _canonical, "singular vectors of the loadings of each draw, in units of its noise")
 
 
-def _loadings(tree: xr.DataTree) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+def _loadings(tree: xr.DataTree) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
     """All loadings, stacked (chain, draw, features, latent), and which latents may be turned together.
 
-    Between them the standard deviation of each feature's noise, (chain, draw, features, 1), where the draws
-    have it, else 1; of correlated noise a root of its covariance, (chain, draw, features, features).
+    Between them, of each view, the standard deviation of its features' noise, (chain, draw, features, 1),
+    where the draws have it, else 1; of correlated noise a root of its covariance, (chain, draw, features,
+    features).
     """
     posterior = draws_of(tree)
     if "rotation" not in symmetries_of(tree):
@@ -121,7 +122,7 @@ def _loadings(tree: xr.DataTree) -> tuple[np.ndarray, np.ndarray, list[np.ndarra
     zeros = np.stack([(view == 0).all((0, 1, 2)) for view in views])  # views x latents
     patterns, block_of = np.unique(zeros, axis=1, return_inverse=True)
     blocks = [np.flatnonzero(block_of.ravel() == b) for b in range(patterns.shape[1])]
-    return np.concatenate(views, axis=2), _stacked(scales), blocks
+    return np.concatenate(views, axis=2), scales, blocks
 
 
 def _noise_scale(
@@ -139,20 +140,16 @@ def _noise_scale(
     return np.sqrt(np.broadcast_to(variance, (*view.shape[:3], 1)))
 
 
-def _stacked(scales: list[np.ndarray]) -> np.ndarray:
-    """Scales of the noise of all views, block by block where one is a matrix."""
-    if all(scale.shape[-1] == 1 for scale in scales):
-        return np.concatenate(scales, axis=2)
-    ends = np.cumsum([scale.shape[2] for scale in scales])
-    whole = np.zeros((*scales[0].shape[:2], ends[-1], ends[-1]))
-    for end, scale in zip(ends, scales, strict=True):
-        block = slice(end - scale.shape[2], end)
-        whole[..., block, block] = scale
-    return whole
-
-
-def _in_units_of_noise(w: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    return w / scale if scale.shape[-1] == 1 else np.linalg.solve(scale, w)
+def _in_units_of_noise(w: np.ndarray, scales: list[np.ndarray]) -> np.ndarray:
+    """All loadings, those of each view over its scale."""
+    views = np.split(w, np.cumsum([scale.shape[2] for scale in scales])[:-1], axis=2)
+    return np.concatenate(
+        [
+            view / scale if scale.shape[-1] == 1 else np.linalg.solve(scale, view)
+            for view, scale in zip(views, scales, strict=True)
+        ],
+        axis=2,
+    )
 
 
 def _turning(tree: xr.DataTree) -> dict[str | None, xr.DataArray]:
@@ -162,9 +159,9 @@ def _turning(tree: xr.DataTree) -> dict[str | None, xr.DataArray]:
     return loadings_of(tree) or latents
 
 
-def _to_common_mean(w: np.ndarray, scale: np.ndarray) -> np.ndarray:
+def _to_common_mean(w: np.ndarray, scales: list[np.ndarray]) -> np.ndarray:
     """`_procrustes` of loadings in units of each feature's noise, its mean over the draws, one for all."""
-    return _procrustes(_in_units_of_noise(w, scale.mean((0, 1), keepdims=True)))
+    return _procrustes(_in_units_of_noise(w, [scale.mean((0, 1), keepdims=True) for scale in scales]))
 
 
 def _procrustes(w: np.ndarray) -> np.ndarray:
@@ -180,10 +177,10 @@ def _procrustes(w: np.ndarray) -> np.ndarray:
     return rotations @ _canonical(mean[None, None])[0, 0]
 
 
-def _canonical(w: np.ndarray, scale: np.ndarray | None = None) -> np.ndarray:
-    """V of w / scale = U D V', columns signed by one rule for all draws; (chain, draw, latent, latent)."""
+def _canonical(w: np.ndarray, scales: list[np.ndarray] | None = None) -> np.ndarray:
+    """V of w / scales = U D V', columns signed by one rule for all draws; (chain, draw, latent, latent)."""
     # eigenvectors of W'W instead of the SVD: full even with fewer features than latents
-    own = w if scale is None else _in_units_of_noise(w, scale)
+    own = w if scales is None else _in_units_of_noise(w, scales)
     _, v = np.linalg.eigh(np.swapaxes(own, -1, -2) @ own)
     v = v[..., ::-1]
     turned = w @ v
@@ -209,16 +206,16 @@ def orientation(tree: xr.DataTree) -> np.ndarray | None:
 
 
 def _rotations(tree: xr.DataTree, rotation_of: Callable) -> np.ndarray:
-    """``rotation_of(loadings, noise scale)`` of each block of latents, (chain, draw, latent, latent)."""
-    loadings, scale, blocks = _loadings(tree)
+    """``rotation_of(loadings, noise scales)`` of each block of latents, (chain, draw, latent, latent)."""
+    loadings, scales, blocks = _loadings(tree)
     rotations = np.zeros((*loadings.shape[:2], loadings.shape[3], loadings.shape[3]))
     for block in blocks:
-        rotations[..., block[:, None], block] = rotation_of(loadings[..., block], scale)
+        rotations[..., block[:, None], block] = rotation_of(loadings[..., block], scales)
     return rotations
 
 
 def _turned(tree: xr.DataTree, rotation_of: Callable, how: str, most: int | None = None) -> xr.DataTree:
-    """The fit, or so many draws, turned by ``rotation_of(loadings, noise scale)`` of each block."""
+    """The fit, or so many draws, turned by ``rotation_of(loadings, noise scales)`` of each block."""
     rotations = _rotations(tree, rotation_of)
     if most is not None:
         tree, rotations = thinned(tree, most), rotations[:, :: thinning(tree, most)]

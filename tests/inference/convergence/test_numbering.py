@@ -129,6 +129,16 @@ def check(tree, data):
         check_topics(tree, data)
 
 
+def test_new_rows_are_in_the_clusters_of_the_table_or_in_none(journey):
+    _, data, _, tree = journey
+    if cluster_dim(model_of(tree)) is None:
+        return
+    shares = inference.predict(tree, data, what="probabilities")
+    others = np.delete(shares.to_numpy(), profiles(tree)["clusters"].index, axis=1)
+    assert ("new_cluster" in shares.coords) == (others.shape[1] > 0)
+    np.testing.assert_allclose(shares.coords.get("new_cluster", 0.0), others.sum(1), atol=1e-12)
+
+
 def owners(tree, data):
     has_clusters = cluster_dim(model_of(tree)) is not None
     asked = inference.predict(tree, data, what="probabilities") if has_clusters else None
