@@ -323,9 +323,9 @@ def _warn_of_new_clusters(new: np.ndarray, names: np.ndarray) -> None:
     if lost.size:
         warn(
             f"{lost.size} of {len(new)} rows {'belongs' if lost.size == 1 else 'belong'} to none of the "
-            f"fitted clusters: {first_of(names[lost], 10)}; new_cluster, the probability of all components "
-            f"without fitted rows, is at least {new[lost].min():.2g}, and which of them is the most probable "
-            "says nothing: look for typing errors, or fit with such rows"
+            f"fitted clusters: {first_of(names[lost], 10)}; their new_cluster, the probability of all "
+            f"components without fitted rows, is {new[lost].min():.2g} or more, and the number of such a "
+            "component says nothing: look for typing errors, or fit with such rows"
         )
 
 
