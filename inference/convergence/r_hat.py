@@ -24,6 +24,7 @@ from zoo.checks import check_choice
 _METHODS = ("rank", "split", "folded", "z_scale", "identity")
 _FEWEST_DRAWS = 4
 R_HAT_WANTED = 1.01  # below it: recommended by Vehtari et al. 2021
+R_HAT_NEAR, ESS_NEAR = 1.05, 100  # of all chains: a standard error of a tenth of a posterior deviation
 APART = 1.1  # above it the chains may sit in different modes
 ESS_PER_CHAIN_WANTED = 100
 
@@ -113,6 +114,12 @@ class Mixing(NamedTuple):
     def slow(self) -> list[str]:
         """Names of the scalars with too few effective draws, the worst first."""
         return sorted((n for n, size in self.sizes.items() if not size > self.needed), key=self.sizes.get)
+
+    @property
+    def nearly(self) -> bool:
+        """Whether all chains agree but for the noise of few draws: averages can be used, tails cannot."""
+        close = all(factor < R_HAT_NEAR for factor in self.factors.values())
+        return close and all(size > ESS_NEAR for size in self.sizes.values())
 
     @property
     def worst(self) -> list[str]:

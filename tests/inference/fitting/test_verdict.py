@@ -15,6 +15,7 @@ from inference.fitting import verdict
 from inference.fitting.verdict import convergence_judgements, has_converged
 from inference.methods import method_of
 from inference.results.accessor import Fit
+from tests.support.planted import planted_regression, planted_zoo, replaced
 from zoo import conjugate
 from zoo.conjugate.resolution import recorded_step
 from zoo.intake import Column, Columns
@@ -280,3 +281,31 @@ def test_scales_that_map_maximises_along_with_latents_of_rows_are_doubted(model,
     told = [one for one in convergence_judgements(tree) if "mode over latents of every row" in one.text]
     assert [one.good for one in told] == [None] * bool(scale)
     assert all(one.text.endswith(f"do not use it for {scale}") and "gibbs" in one.advice for one in told)
+
+
+def _autoregressive(shift, num_draws, correlation):
+    """A fit of 20 quantities, four stationary chains of each; of the first, one chain is so far off."""
+    rng = np.random.default_rng(0)
+    draws = rng.normal(size=(4, num_draws + 50, 20))
+    for step in range(1, num_draws + 50):
+        noise = np.sqrt(1 - correlation**2) * draws[:, step]
+        draws[:, step] = correlation * draws[:, step - 1] + noise
+    draws[0, :, 0] += shift
+    posterior = xr.Dataset({"slope": (("chain", "draw", "feature"), draws[:, 50:])})
+    return replaced(planted_regression(num_draws=num_draws), posterior=posterior)
+
+
+@pytest.mark.parametrize(
+    ("shift", "num_draws", "correlation", "word"),
+    [
+        (0.0, 500, 0.5, "Caution"),
+        (0.6, 2000, 0.3, "Problem"),  # by 84 effective draws, with R-hat 1.040
+        (0.7, 2000, 0.3, "Problem"),
+        (0.0, 1000, 0.0, "Good"),
+    ],
+)
+def test_right_chains_that_miss_a_bound_by_noise_are_a_caution(shift, num_draws, correlation, word):
+    """Of right chains with 530 effective draws the largest of 800 R-hats was 1.018, and the bound is 1.05."""
+    with planted_zoo():
+        found = convergence_judgements(_autoregressive(shift, num_draws, correlation))[0]
+    assert found.word == word, found

@@ -109,10 +109,10 @@ def slopes(draws):
     )
 
 
-def few():
-    """Both halves of every chain hold the same thirty values: R-hat cannot be high over these 240 draws."""
+def few(number=5):
+    """Both halves of every chain hold the same values: R-hat cannot be high over so few draws."""
     rng = np.random.default_rng(0)
-    values = np.sort(rng.normal(size=30))
+    values = np.sort(rng.normal(size=number))
     return slopes(np.stack([np.r_[rng.permutation(values), rng.permutation(values)] for _ in range(4)]))
 
 
@@ -145,6 +145,7 @@ CASES = {  # those that need no compilation first
     ),
     "divergent": Case(diverged, "bad", ("8 of 2000 transitions diverged", "target_accept_prob"), UNFINISHED),
     "too few draws": Case(few, "bad", ("too few effective draws", "raise num_samples"), UNFINISHED),
+    "nearly enough draws": Case(lambda: few(30), "open", ("nearly agree", "raise num_samples"), UNFINISHED),
     "nothing moved": Case(
         lambda: marked(slopes(np.full((4, 200), 1.5)), converged=1),
         "open",
