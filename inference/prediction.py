@@ -83,7 +83,8 @@ def transform(
     From VB they are those of q (of `zoo.EPCA` and `zoo.Paired` given the means of the loadings under q: the
     latents of the fitted rows, which tables have, know the loadings' spread, and are nearer to zero), from
     MAP those of the joint maximum. From draws they are averaged over draws
-    that were first brought to one labelling or orientation; of cells that are not Gaussian each draw's are a
+    that were first brought to one labelling or orientation (shares in clusters by the row's density under
+    each draw); of cells that are not Gaussian each draw's are a
     mean to the order after Laplace's (`zoo.exponential_family.natural_params.row_means`). Of cells recorded
     in steps 400 draws are averaged, spread evenly over the chains, for each takes many passes. Latents have
     the numbers, axes and signs of the tables, pictures and reports: the orientation of
@@ -175,8 +176,9 @@ def predict(
 
     A model with clusters of rows: the most probable one, by its number in the tables of the fit, dims
     (observation,), or (document,) of texts. A row is taken as a new one: of a fitted row the tables have q's
-    ``responsibilities`` or the draws' labels, to which it has contributed itself. Of cells recorded in steps
-    400 draws are averaged, spread evenly over the chains. Where the fit has clusters without fitted rows, the
+    ``responsibilities`` or the draws' labels, to which it has contributed itself. A draw counts by the row's
+    density under it, and of cells recorded in steps 400 draws are averaged, spread evenly over the chains.
+    Where the fit has clusters without fitted rows, the
     coordinate ``new_cluster`` is the probability of these together, that the row is in none of the others;
     rows where it is above a half are warned of.
 
@@ -786,22 +788,45 @@ def _covariance_about(
     return answer_of(model, "scores_covariance", values, *data) + away[:, :, None] * away[:, None, :]
 
 
+def _weighed(values: dict[str, jax.Array], model: Model, data: tuple, log_total: jax.Array) -> tuple:
+    """The share of a draw among those so far in the answers for each row, and the new log total weight.
+
+    Of a model with clusters a draw counts by the row's density under it, as Bayes' rule has it: where no
+    fitted cluster is near a row, the few draws whose clusters without rows are near tell where it belongs.
+    Latents and outputs are averaged plainly: there a row says little of the parameters, and weights of wide
+    rows leave few draws.
+    """
+    log_weight = (
+        model.log_likelihood(values, *data[-1:]) if model.roles.cluster else jnp.zeros_like(log_total)
+    )
+    log_total = jnp.logaddexp(log_total, log_weight)
+    return jnp.where(jnp.isneginf(log_weight), 0.0, jnp.exp(log_weight - log_total)), log_total
+
+
+def _towards(mean: jax.Array, value: jax.Array, share: jax.Array) -> jax.Array:
+    """A mean of rows moved by its distance to another value, so that one alike in all draws stays exact."""
+    share = share.reshape(-1, *[1] * (value.ndim - 1))
+    return jnp.where(share == 0, mean, mean + share * (value - mean))
+
+
 @partial(_in_a_bucket, place=3)
 @partial(compiled, once=True, static_argnums=(0, 4))
 def _mean_over_draws(
     function: Callable, draws: dict[str, jax.Array], model: Model, data: tuple, options: tuple = ()
 ) -> jax.Array:
     """Mean of a function over draws, one at a time, so that no draw's matrix is kept."""
-    count = jax.tree.leaves(draws)[0].shape[0]
 
     def of_one(values: dict[str, jax.Array]) -> jax.Array:
         return function(values, model, *data, **dict(options))
 
-    def add(total: jax.Array, values: dict[str, jax.Array]) -> tuple[jax.Array, None]:
-        return total + of_one(values) / count, None
+    def add(carry: tuple, values: dict[str, jax.Array]) -> tuple[tuple, None]:
+        mean, log_total = carry
+        share, log_total = _weighed(values, model, data, log_total)
+        return (_towards(mean, of_one(values), share), log_total), None
 
-    total = jax.eval_shape(of_one, jax.tree.map(lambda leaf: leaf[0], draws))
-    return jax.lax.scan(add, jnp.zeros(total.shape, total.dtype), draws)[0]
+    mean = jax.eval_shape(of_one, jax.tree.map(lambda leaf: leaf[0], draws))
+    start = jnp.zeros(mean.shape, mean.dtype), jnp.full(mean.shape[:1], -jnp.inf)
+    return _where_dense(*jax.lax.scan(add, start, draws)[0])[0]
 
 
 @partial(_in_a_bucket, place=2)
@@ -809,24 +834,30 @@ def _mean_over_draws(
 def _moments_over_draws(
     draws: dict[str, jax.Array], model: Model, data: tuple, options: tuple = ()
 ) -> tuple[jax.Array, jax.Array]:
-    """Mean and variance of predicted cells over draws, each with a variance of its own.
-
-    The mean moves by its distance to each draw (Welford), so that a cell alike in all draws stays exact.
-    """
+    """Mean and variance of predicted cells over draws, each with a variance of its own."""
 
     def of_one(values: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
         return model.predicted(values, *data, **dict(options))
 
     def add(carry: tuple, values: dict[str, jax.Array]) -> tuple[tuple, None]:
-        mean, variance, number = carry
+        mean, variance, log_total = carry
+        share, log_total = _weighed(values, model, data, log_total)
         predicted, own = of_one(values)
-        moved = mean + (predicted - mean) / number
+        moved = _towards(mean, predicted, share)
         added = own + (predicted - mean) * (predicted - moved)
-        return (moved, variance + (added - variance) / number, number + 1.0), None
+        return (moved, _towards(variance, added, share), log_total), None
 
     shapes = jax.eval_shape(of_one, jax.tree.map(lambda leaf: leaf[0], draws))
     mean, variance = (jnp.zeros(shape.shape, shape.dtype) for shape in shapes)
-    return jax.lax.scan(add, (mean, variance, jnp.ones((), mean.dtype)), draws)[0][:2]
+    start = mean, variance, jnp.full(mean.shape[:1], -jnp.inf)
+    return _where_dense(*jax.lax.scan(add, start, draws)[0])
+
+
+def _where_dense(*answers_and_log_total: jax.Array) -> tuple[jax.Array, ...]:
+    """The answers, NaN for rows that have a density under no draw."""
+    *answers, log_total = answers_and_log_total
+    lost = ~jnp.isfinite(log_total)
+    return tuple(jnp.where(lost.reshape(-1, *[1] * (x.ndim - 1)), jnp.nan, x) for x in answers)
 
 
 @partial(_in_a_bucket, place=2)

@@ -16,6 +16,7 @@ from inference.prediction import (
     draws_without_rows,
 )
 from zoo.answers import Answers
+from zoo.model import Roles
 
 
 class ToldAnswers(Answers):
@@ -32,6 +33,7 @@ class Told(NamedTuple):
 
     answers = ToldAnswers
     own_coordinates = None
+    roles = Roles()
 
     def predicted(self, values, x):
         return x + values["mean"], values["variance"] * jnp.ones_like(x)
@@ -41,6 +43,37 @@ class Told(NamedTuple):
 
     def scores(self, values, x, kind="latent"):
         return x[:, None] * values["slope"]
+
+
+class Clustered(Told):
+    """Likewise, with clusters of rows: a draw counts by a row's density under it."""
+
+    roles = Roles(cluster="assignments")
+
+
+def test_draws_count_by_the_density_of_the_row():
+    """Bayes' rule over draws of equal weight; a row without a density in one has none of its answer."""
+    rng = np.random.default_rng(2)
+    means, variances, slopes = rng.normal(size=7), rng.gamma(2.0, size=7), rng.normal(size=(7, 2))
+    means[3] = -np.inf  # no density for positive rows, and a mean that would spoil theirs
+    x = np.array([0.5, 3.0, 200.0])
+    with jax.enable_x64(True):
+        draws = {name: jnp.asarray(value) for name, value in {"mean": means, "variance": variances}.items()}
+        draws["slope"] = jnp.asarray(slopes)
+        mean, variance = _moments_over_draws(draws, Clustered(), (jnp.asarray(x),))
+        scores = _mean_over_draws(_scores_of_told, draws, Clustered(), (jnp.asarray(x),))
+    logits = x[:, None] * means
+    weights = np.exp(logits - logits.max(1, keepdims=True))
+    weights /= weights.sum(1, keepdims=True)
+    means[3] = 0.0  # of no weight
+    np.testing.assert_allclose(mean, x + weights @ means, rtol=1e-12)
+    spread = weights @ (variances + means**2) - (weights @ means) ** 2
+    np.testing.assert_allclose(variance, spread, rtol=1e-9)
+    np.testing.assert_allclose(scores, x[:, None] * (weights @ slopes), rtol=1e-12)
+
+
+def _scores_of_told(values, model, x):
+    return model.scores(values, x)
 
 
 def test_variance_within_draws_and_between_them():
