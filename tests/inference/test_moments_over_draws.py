@@ -55,7 +55,7 @@ def test_draws_count_by_the_density_of_the_row():
     """Bayes' rule over draws of equal weight; a row without a density in one has none of its answer."""
     rng = np.random.default_rng(2)
     means, variances, slopes = rng.normal(size=7), rng.gamma(2.0, size=7), rng.normal(size=(7, 2))
-    means[3] = -np.inf  # no density for positive rows, and a mean that would spoil theirs
+    means[0] = -np.inf  # the first: no density for positive rows, and a mean that would spoil theirs
     x = np.array([0.5, 3.0, 200.0])
     with jax.enable_x64(True):
         draws = {name: jnp.asarray(value) for name, value in {"mean": means, "variance": variances}.items()}
@@ -65,7 +65,7 @@ def test_draws_count_by_the_density_of_the_row():
     logits = x[:, None] * means
     weights = np.exp(logits - logits.max(1, keepdims=True))
     weights /= weights.sum(1, keepdims=True)
-    means[3] = 0.0  # of no weight
+    means[0] = 0.0  # of no weight
     np.testing.assert_allclose(mean, x + weights @ means, rtol=1e-12)
     spread = weights @ (variances + means**2) - (weights @ means) ** 2
     np.testing.assert_allclose(variance, spread, rtol=1e-9)
