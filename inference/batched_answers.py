@@ -192,7 +192,7 @@ def pieces(tree: xr.DataTree, model: Model, part: Any, batch_size: int | None) -
 
 
 def frame_of(values: Any, prefix: str = "", *, deviations: bool = True) -> pd.DataFrame:
-    """An answer as a table: its rows, and columns that are named by its second dim.
+    """An answer as a table: its rows, and columns named by its second dim and by coordinates of the rows.
 
     Args:
         values: a DataArray of one or two dims.
@@ -212,10 +212,11 @@ def frame_of(values: Any, prefix: str = "", *, deviations: bool = True) -> pd.Da
     table = plain.to_pandas()
     table = table.to_frame(values.name or "value") if table.ndim == 1 else table
     table.columns = [f"{prefix}{name}" for name in table.columns]
-    table.index.name = values.dims[0]
+    of_rows = {name for name, own in values.coords.items() if own.dims == values.dims[:1]} - {*values.dims}
+    table = table.assign(**{str(name): values[name].to_numpy() for name in sorted(of_rows)})
     if deviations and held is not None and held.ndim == 2:
         table = table.join(held.drop_vars("standard_deviation").to_pandas().add_suffix("_sd"))
-        table.index.name = values.dims[0]
+    table.index.name = values.dims[0]
     return table
 
 

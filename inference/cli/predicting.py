@@ -127,9 +127,7 @@ def _answer(
     if what in ("clusters", None) and "clusters" in known:
         shares = predict(tree, *parts, what="probabilities")
         table = _frame(most_probable(shares).rename("assignments"))
-        table["probability"] = shares.max(shares.dims[-1]).to_numpy()
-        if "new_cluster" in shares.coords:  # of all clusters without fitted rows
-            table["new_cluster"] = shares.new_cluster.to_numpy()
+        table.insert(1, "probability", shares.max(shares.dims[-1]).to_numpy())
         return f"cluster of each {shares.dims[0].replace('observation', 'row')}, and its probability", table
     predicted = predict(tree, *parts, what=what)
     if what == "probabilities":
