@@ -323,11 +323,12 @@ def _warn_of_new_clusters(new: np.ndarray, names: np.ndarray) -> None:
     """Warn of rows that are probably in no cluster that holds fitted rows."""
     lost = np.flatnonzero(new > _PROBABLE)
     if lost.size:
+        least = np.floor(100 * new[lost].min()) / 100
         warn(
             f"{lost.size} of {len(new)} rows {'belongs' if lost.size == 1 else 'belong'} to none of the "
             f"fitted clusters: {first_of(names[lost], 10)}; their new_cluster, the probability of all "
-            f"components without fitted rows, is {new[lost].min():.2g} or more, and the number of such a "
-            "component says nothing: look for typing errors, or fit with such rows"
+            f"components without fitted rows, is at least {least:g}, and the number of such a component "
+            "says nothing: look for typing errors, or fit with such rows"
         )
 
 
