@@ -4,20 +4,13 @@ With assignments :math:`z^{(s)}` of draw s, the co-clustering matrix is :math:`P
 1[z_i^{(s)} = z_j^{(s)}]`; for a factorised posterior with responsibilities r it is :math:`P_{ij} = \sum_k
 r_{ik} r_{jk}` off the diagonal. Time is O(S N^2), memory O(N^2).
 
-A single partition is chosen by an expected loss:
-
-* Binder (1978, "Bayesian cluster analysis", Biometrika 65): :math:`\sum_{i<j} |1[c_i = c_j] - P_{ij}|`, pairs
-  put together or apart by mistake;
-* variation of information (Wade and Ghahramani 2018, "Bayesian cluster analysis: point estimation and
-  credible balls"), through the lower bound that Jensen's inequality gives from P alone:
-  :math:`\frac1N \sum_i [\log_2 \sum_j 1[c_i = c_j] - 2 \log_2 \sum_j P_{ij} 1[c_i = c_j]]`, up to a constant
-  in c. It is less fond of stray singletons.
+A single partition is chosen by the expected loss of Binder (1978, "Bayesian cluster analysis",
+Biometrika 65): :math:`\sum_{i<j} |1[c_i = c_j] - P_{ij}|`, pairs put together or apart by mistake.
 
 The best draw is improved by moving one row at a time to the cluster (or a new one) that lowers the loss,
 until no move does.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +19,6 @@ import xarray as xr
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, group_or_empty, labels_of, responsibilities_of
 from zoo import late
-from zoo.checks import check_choice
 
 _LARGEST_MATRIX = 512 * 2**20  # bytes
 LEAST_ROWS = 0.5  # expected in a cluster that counts as one
@@ -110,25 +102,21 @@ def co_clustering(tree: xr.DataTree, rows: np.ndarray | None = None) -> xr.DataA
     return xr.DataArray(matrix, coords, ("observation", "observation_2"), "co_clustering", attrs)
 
 
-def point_partition(tree: xr.DataTree, loss: str = "binder", rows: np.ndarray | None = None) -> xr.DataArray:
-    """The partition of the rows that minimises an expected loss under the posterior.
+def point_partition(tree: xr.DataTree, rows: np.ndarray | None = None) -> xr.DataArray:
+    """The partition of the rows that misplaces fewest pairs of them under the posterior: least Binder loss.
 
     Args:
         tree: a fit with assignments or responsibilities.
-        loss: ``"binder"`` (pairs of rows misplaced) or ``"vi"`` (variation of information, in bits, through
-            its lower bound).
         rows: positions of the rows to partition; all of them by default.
 
     Returns:
         Integers (observation,), the numbers that the clusters have in the fit, by size where it has none
-        (`inference.convergence.numbering`). Attributes: ``loss``, ``expected_loss`` (Binder:
-        expected number of misplaced pairs; vi: the bound in bits, without the term that no partition can
-        change), ``num_clusters``.
+        (`inference.convergence.numbering`). Attributes: ``expected_loss`` (expected number of
+        misplaced pairs), ``num_clusters``.
 
     Raises:
-        ValueError: ``loss`` is neither, or the fit has no clusters, or as for ``co_clustering``.
+        ValueError: the fit has no clusters, or as for ``co_clustering``.
     """
-    check_choice("loss", loss, _LOSSES)
     matrix = co_clustering(tree, rows)
     together, names = matrix.values, matrix["observation"].values
     labels, soft, _ = _clusters(tree)
@@ -138,10 +126,8 @@ def point_partition(tree: xr.DataTree, loss: str = "binder", rows: np.ndarray | 
     if len(candidates) > most:  # one evaluation costs N^2, and the moves below repair a near miss
         candidates = candidates[np.linspace(0, len(candidates) - 1, most).astype(int)]
     candidates = np.unique(np.stack([_compact(z) for z in candidates]), axis=0)
-    evaluate, move_costs = _LOSSES[loss]
-    best = _improve(min(candidates, key=lambda z: evaluate(z, together)), together, move_costs)
-    reached = float(evaluate(best, together))
-    attrs = {"loss": loss, "expected_loss": reached, "num_clusters": len(np.unique(best))}
+    best = _improve(min(candidates, key=lambda z: _binder(z, together)), together)
+    attrs = {"expected_loss": _binder(best, together), "num_clusters": len(np.unique(best))}
     return xr.DataArray(
         _numbered_like_fit(best, tree, rows), {"observation": names}, ("observation",), "partition", attrs
     )
@@ -328,7 +314,7 @@ def _share_of_draws(labels: np.ndarray) -> np.ndarray:
     return counts / num_draws
 
 
-def _improve(labels: np.ndarray, together: np.ndarray, move_costs: Callable) -> np.ndarray:
+def _improve(labels: np.ndarray, together: np.ndarray) -> np.ndarray:
     """Move one row at a time where the loss falls, until no move lowers it, at O(N^2) a sweep."""
     labels = labels.copy()
     sizes = np.append(np.bincount(labels), 0)
@@ -338,7 +324,7 @@ def _improve(labels: np.ndarray, together: np.ndarray, move_costs: Callable) -> 
         for i, here in enumerate(labels):
             sizes[here] -= 1
             sums[:, here] -= together[:, i]
-            costs = move_costs(i, labels, together, sizes, sums)
+            costs = sizes - 2.0 * sums[i]  # change of the loss if it joins a cluster: 1 - 2 P_ij summed
             best = int(np.argmin(costs))
             if not costs[best] < costs[here] - 1e-10:
                 best = here
@@ -357,34 +343,3 @@ def _improve(labels: np.ndarray, together: np.ndarray, move_costs: Callable) -> 
 def _binder(labels: np.ndarray, together: np.ndarray) -> float:
     same = labels[:, None] == labels[None, :]
     return float(np.abs(same - together).sum() / 2)
-
-
-def _binder_moves(
-    i: int, labels: np.ndarray, together: np.ndarray, sizes: np.ndarray, sums: np.ndarray
-) -> np.ndarray:
-    """Change of the Binder loss when row i, taken out, joins cluster k: sum of 1 - 2 P_ij over members."""
-    return sizes - 2.0 * sums[i]
-
-
-def _variation_of_information(labels: np.ndarray, together: np.ndarray) -> float:
-    same = labels[:, None] == labels[None, :]
-    return float(np.mean(np.log2(same.sum(1)) - 2.0 * np.log2((together * same).sum(1))))
-
-
-def _variation_moves(
-    i: int, labels: np.ndarray, together: np.ndarray, sizes: np.ndarray, sums: np.ndarray
-) -> np.ndarray:
-    """Change of N times the bound on the variation of information when row i, taken out, joins cluster k.
-
-    A cluster of n rows with inner sums s_j contributes n log2 n - 2 sum_j log2 s_j; row i adds P_ij to each
-    s_j and brings a sum of its row.
-    """
-    others = np.arange(len(labels)) != i
-    inside = sums[others, labels[others]]
-    growth = np.log2(inside + together[others, i]) - np.log2(inside)
-    gained = np.bincount(labels[others], growth, minlength=len(sizes))
-    entropy = (sizes + 1) * np.log2(sizes + 1) - sizes * np.log2(np.maximum(sizes, 1))
-    return entropy - 2.0 * gained - 2.0 * np.log2(1.0 + sums[i])
-
-
-_LOSSES = {"binder": (_binder, _binder_moves), "vi": (_variation_of_information, _variation_moves)}

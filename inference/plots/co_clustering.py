@@ -15,7 +15,7 @@ from zoo.checks import first_of
 _MOST_ROWS = 1000  # of a drawn matrix: more than the picture has pixels
 
 
-def plot_co_clustering(tree: xr.DataTree, loss: str = "binder", *, ax: Axes | None = None) -> Figure:
+def plot_co_clustering(tree: xr.DataTree, *, ax: Axes | None = None) -> Figure:
     """Plot the posterior probability that two rows share a component, as a matrix ordered in blocks.
 
     Rows are ordered by the point partition (its clusters by an optimal leaf ordering, so that clusters that
@@ -24,19 +24,18 @@ def plot_co_clustering(tree: xr.DataTree, loss: str = "binder", *, ax: Axes | No
 
     Args:
         tree: a fit with assignments or responsibilities.
-        loss: loss of the point partition, as for ``point_partition``.
         ax: axes to draw into; None: a new figure.
 
     Returns:
         The figure.
 
     Raises:
-        ValueError: the fit has no clusters, or the loss is unknown.
+        ValueError: the fit has no clusters.
     """
     num_rows = _number_of_rows(tree)
     rows = np.unique(np.linspace(0, num_rows - 1, min(num_rows, _MOST_ROWS)).astype(int))
     together = co_clustering(tree, rows).values
-    partition = point_partition(tree, loss, rows).values
+    partition = point_partition(tree, rows).values
     order = _order(together, partition)
     figure, axis = figure_with_axes(6.6, 5.6, ax)
     style = {"cmap": "cividis", "vmin": 0, "vmax": 1, "interpolation": "nearest", "aspect": "auto"}
@@ -51,7 +50,7 @@ def plot_co_clustering(tree: xr.DataTree, loss: str = "binder", *, ax: Axes | No
     axis.set(xticks=[], xlabel="rows, in the same order")
     shown = f" ({len(rows)} of {num_rows} rows)" if len(rows) < num_rows else ""
     listed = first_of(sorted(sizes, reverse=True), 8)
-    title = f"Do two rows share a component?{shown}\nPoint partition ({loss} loss): clusters of {listed} rows"
+    title = f"Do two rows share a component?{shown}\nPoint partition: clusters of {listed} rows"
     axis.set_title(title, fontsize=10)
     figure.colorbar(image, ax=axis, label="posterior probability")
     return figure

@@ -505,16 +505,14 @@ def _without_assignments(tree):
     return tree
 
 
-@pytest.mark.parametrize("loss", ["binder", "vi"])
-def test_point_partition_recovers_the_planted_clusters(switched, loss):
-    partition = point_partition(switched, loss).values
+def test_point_partition_recovers_the_planted_clusters(switched):
+    partition = point_partition(switched).values
     truth = np.repeat([0, 1, 2], [30, 18, 12])
     assert (partition == truth).mean() >= 0.95
     assert list(np.bincount(partition)) == sorted(np.bincount(partition), reverse=True)
 
 
-@pytest.mark.parametrize("loss", ["binder", "vi"])
-def test_point_partition_is_the_best_of_all_partitions_of_six_rows(loss):
+def test_point_partition_is_the_best_of_all_partitions_of_six_rows():
     rng = np.random.default_rng(0)
     z = rng.integers(0, 3, size=(1, 8, 6))
     z[:, :5, :3] = 0
@@ -525,11 +523,7 @@ def test_point_partition_is_the_best_of_all_partitions_of_six_rows(loss):
 
     def expected_loss(c):
         same = c[:, None] == c[None, :]
-        if loss == "binder":
-            return sum(abs(same[i, j] - together[i, j]) for i in range(6) for j in range(i))
-        return np.mean(
-            [np.log2(same[i].sum()) - 2 * np.log2((together[i] * same[i]).sum()) for i in range(6)]
-        )
+        return sum(abs(same[i, j] - together[i, j]) for i in range(6) for j in range(i))
 
     every = [
         np.array(c)
@@ -537,50 +531,19 @@ def test_point_partition_is_the_best_of_all_partitions_of_six_rows(loss):
         if all(c[i] <= max(c[:i], default=-1) + 1 for i in range(6))
     ]
     assert len(every) == 203
-    found = point_partition(tree, loss)
+    found = point_partition(tree)
     best = min(map(expected_loss, every))
     assert expected_loss(found.values) == pytest.approx(best, abs=1e-12)
     assert found.attrs["expected_loss"] == pytest.approx(best, abs=1e-12)
 
 
-def test_moves_change_the_loss_by_what_they_say(switched):
-    from inference.convergence.partitions import (
-        _binder,
-        _binder_moves,
-        _variation_moves,
-        _variation_of_information,
-    )
+def test_moves_alone_find_the_clusters_from_singletons(switched):
+    from inference.convergence.partitions import _binder, _improve
 
     together = co_clustering(switched).values
-    rng = np.random.default_rng(4)
-    labels = rng.integers(0, 4, size=60)
-    i = 7
-    for evaluate, moves, scale in (
-        (_binder, _binder_moves, 1),
-        (_variation_of_information, _variation_moves, 60),
-    ):
-        sizes = np.bincount(np.delete(labels, i), minlength=5)
-        rest = np.arange(60) != i
-        sums = np.stack([together[:, rest & (labels == k)].sum(1) for k in range(5)], axis=1)
-        costs = moves(i, labels, together, sizes, sums)
-        moved = [evaluate(np.where(np.arange(60) == i, k, labels), together) for k in range(5)]
-        np.testing.assert_allclose(costs - costs[0], scale * (np.array(moved) - moved[0]), atol=1e-9)
-
-
-@pytest.mark.parametrize("loss", ["binder", "vi"])
-def test_moves_alone_find_the_clusters_from_singletons(switched, loss):
-    from inference.convergence.partitions import _LOSSES, _improve
-
-    together = co_clustering(switched).values
-    evaluate, moves = _LOSSES[loss]
-    improved = _improve(np.arange(60), together, moves)
-    assert evaluate(improved, together) < evaluate(np.arange(60), together)
+    improved = _improve(np.arange(60), together)
+    assert _binder(improved, together) < _binder(np.arange(60), together)
     assert len(np.unique(improved)) <= 5  # the three clusters and at most two stray rows
-
-
-def test_point_partition_refuses_an_unknown_loss(switched):
-    with pytest.raises(ValueError, match="loss must be one of"):
-        point_partition(switched, "squared")
 
 
 # Comparison
