@@ -15,23 +15,14 @@ trace; it never falls. Gaussian cells have their latents integrated out: a mixtu
 A sweep visits the rows 5 times if every step is taken at once (``num_evaluations`` in the trace), O(N K D d)
 each. Starts, as of `zoo.Mixture`: ``"mixed"`` (k-means, but ``"hierarchical"`` for the second of several,
 where rows or columns are at most 2000), ``"kmeans"`` (on the cells, then ``clamped_sweeps`` sweeps with
-labels held), ``"spectral"`` (groups that hang together, `inference.methods.depcam.em`), ``"pca"``,
-``"hierarchical"`` and ``"random"``, which mostly ends in one or two components: a component that owns rows
-fits their latents, and the others are judged with latents that nobody fitted. Restarts differ by k-means's or
-the spectral labels, and by the signs of bases; with labels by ``"pca"`` or ``"hierarchical"``, or a single
-component, Gaussian cells start every time from the same place, and one start is enough.
+labels held), ``"pca"``, ``"hierarchical"`` and ``"random"``, which mostly ends in one or two components: a
+component that owns rows fits their latents, and the others are judged with latents that nobody fitted.
+Restarts differ by k-means's labels, and by the signs of bases; with labels by ``"pca"`` or
+``"hierarchical"``, or a single component, Gaussian cells start every time from the same place, and one start
+is enough.
 
 When to use what: a maximum over y has no Occam factor, so components with more directions win rows; new rows
 are judged with the latents integrated out by Laplace's approximation. NUTS on tables that it can afford.
-
-**Spectral starts**: normalised spectral clustering by landmarks, in time linear in the number of rows. Rows
-are joined to L landmarks (all rows, or as many drawn at random) by self-tuning weights :math:`Z_{nl} =
-\exp\{-|x_n - x_l|^2 / (\sigma_n \sigma_l)\}`, :math:`\sigma` the distance to the seventh nearest landmark
-(Zelnik-Manor and Perona 2004). With the degrees of rows and landmarks in R and C, the leading left singular
-vectors of :math:`R^{-1/2} Z C^{-1/2}` are those of the normalised affinity :math:`R^{-1/2} Z C^{-1} Z'
-R^{-1/2}` (Dhillon 2001; Chen and Cai 2011), found from an L x L matrix. Their rows, brought to length one,
-are clustered by k-means (Ng, Jordan and Weiss 2002): groups of any shape that hang together, where k-means
-asks for round ones. Cost O(N L D + N L^2 + L^3).
 
 **Directions**: labels start each component along its leading directions, those of the closed-form M-step of
 Gaussian cells. A column :math:`\phi u` beside orthogonal ones raises the log likelihood, its latent
@@ -106,41 +97,6 @@ from zoo.dpp import log_determinant
 from zoo.exponential_family.local_pca import SparseScales, components_of, orthonormal
 from zoo.shapes import Values
 
-LANDMARKS = 500
-NEIGHBOUR = 7
-
-
-def spectral_labels(key: Array, z: Array, num_clusters: int) -> Array:
-    """The cluster of each row, shape (num_observations,).
-
-    Args:
-        key: random key: of the landmarks, where there are more rows than those, and of k-means.
-        z: rows without missing cells.
-        num_clusters: how many clusters.
-    """
-    if z.shape[0] > LANDMARKS:
-        key, landmark_key = jax.random.split(key)
-        chosen = jax.random.choice(landmark_key, z.shape[0], (LANDMARKS,), replace=False)
-    else:
-        chosen = jnp.arange(z.shape[0])
-    landmarks = z[chosen]
-    lengths = jnp.sum(z**2, axis=-1)[:, None] + jnp.sum(landmarks**2, axis=-1)
-    squares = lengths - 2.0 * z @ landmarks.T
-    lost = 100 * jnp.finfo(z.dtype).eps * lengths  # rounding, not the width of a row with copies
-    distance = jnp.sqrt(jnp.where(squares > lost, squares, 0.0))
-    neighbour = min(NEIGHBOUR, landmarks.shape[0] - 1)
-    width = jnp.sort(distance, axis=1)[:, neighbour]  # the nearest of a landmark is itself
-    width = jnp.where(width > 0, width, 1.0)
-    weights = jnp.exp(-(distance**2) / (width[:, None] * width[chosen]))
-    tiny = jnp.finfo(z.dtype).tiny
-    rows, columns = jnp.sum(weights, axis=1), jnp.sum(weights, axis=0)
-    scaled = weights / jnp.sqrt(jnp.maximum(rows, tiny))[:, None] / jnp.sqrt(jnp.maximum(columns, tiny))
-    values, vectors = jnp.linalg.eigh(scaled.T @ scaled)
-    leading = scaled @ vectors[:, -num_clusters:] / jnp.sqrt(jnp.maximum(values[-num_clusters:], tiny))
-    length = jnp.linalg.norm(leading, axis=1, keepdims=True)
-    return kmeans_labels(key, leading / jnp.where(length > 0, length, 1.0), num_clusters)
-
-
 REVIVAL_PERIOD = 4  # sweeps; below the small gains in a row that end a run, so that none ends untried
 DEAD = 1e-2  # of a column: its share in the variance of natural parameters, over that of the noise
 SCALE_GRID = 1e-2, 1e2, 41  # of raised scales, in units of one over the root of the curvature
@@ -150,7 +106,6 @@ WORD = 32  # bits of a number of a key
 LARGEST_STEP = 8.0  # of the bases, in units of one over their curvature
 LABELS = {
     "kmeans": kmeans_labels,
-    "spectral": spectral_labels,
     "pca": lambda key, z, count: principal_labels(z, count),
     "hierarchical": lambda key, z, count: hierarchical_labels(z, count),
 }

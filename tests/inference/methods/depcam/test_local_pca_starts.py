@@ -1,4 +1,4 @@
-"""Starts of mixtures of PCAs: labels by k-means, by spectral clustering, along principal directions."""
+"""Starts of mixtures of PCAs: labels by k-means, and along principal directions."""
 
 from functools import partial
 
@@ -9,73 +9,14 @@ import pytest
 
 import zoo
 from inference import fit
-from inference.methods.depcam.em import LANDMARKS, STRATEGIES, init, spectral_labels
-from inference.methods.mixture.starts import hierarchical_labels, kmeans_labels, principal_labels
+from inference.methods.depcam.em import STRATEGIES, init
+from inference.methods.mixture.starts import hierarchical_labels, principal_labels
 from inference.precision import in_precision
-
-
-def rings(num_rows, seed=0):
-    """Two rings about the same centre, radii 1 and 3, with noise .1: clusters that are not round."""
-    rng = np.random.default_rng(seed)
-    truth = np.arange(num_rows) % 2
-    angle = rng.uniform(0, 2 * np.pi, num_rows)
-    circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    return circle * np.where(truth, 3.0, 1.0)[:, None] + 0.1 * rng.normal(size=(num_rows, 2)), truth
 
 
 def agreement(labels, truth):
     same = np.mean(np.asarray(labels) == truth)
     return max(same, 1 - same)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("num_rows", [pytest.param(200, marks=pytest.mark.slow), LANDMARKS + 300])
-def test_spectral_labels_find_rings_that_k_means_cuts(num_rows):
-    x, truth = rings(num_rows)
-    with in_precision():
-        x = jnp.asarray(x)
-        both = jax.jit(lambda key: (spectral_labels(key, x, 2), kmeans_labels(key, x, 2)))
-        for seed in range(3):
-            spectral, kmeans = both(jax.random.key(seed))
-            assert agreement(spectral, truth) == 1.0
-            assert agreement(kmeans, truth) < 0.8
-
-
-def test_leading_singular_vectors_are_those_of_the_dense_affinity(monkeypatch):
-    """Rows of the embedding that k-means is given, against NumPy on the N x N matrix of all rows."""
-    x = np.random.default_rng(1).normal(size=(40, 3))
-    distance = np.linalg.norm(x[:, None] - x[None], axis=-1)
-    width = np.sort(distance, axis=1)[:, 7]
-    z = np.exp(-(distance**2) / np.outer(width, width))
-    degree = z.sum(1)
-    between = z / np.sqrt(np.outer(degree, degree))
-    expected = np.linalg.eigh(between @ between.T)[1][:, -3:]
-    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-    seen = []
-
-    def keep(key, rows, count):
-        seen.append(rows)
-        return kmeans_labels(key, rows, count)
-
-    monkeypatch.setattr("inference.methods.depcam.em.kmeans_labels", keep)
-    with in_precision():
-        spectral_labels(jax.random.key(0), jnp.asarray(x), 3)
-        own = np.asarray(seen[0])
-    np.testing.assert_allclose(own @ own.T, expected @ expected.T, atol=1e-9)  # signs are free
-
-
-def test_copies_of_rows_have_the_labels_of_their_distances_not_of_rounding():
-    """Turned rows have the same distances and other rounding errors; of 60 binary rows many are copies."""
-    labels = jax.jit(lambda key, z: spectral_labels(key, z, 3))
-    with in_precision():
-        for seed in range(30):
-            rng = np.random.default_rng(seed)
-            slopes = rng.normal(size=(60, 1)) * np.arange(1, 7) / 3
-            z = (rng.random((60, 6)) < 1 / (1 + np.exp(-slopes))).astype(float)
-            z -= z.mean(0)
-            turned = z @ np.linalg.qr(rng.normal(size=(6, 6)))[0]
-            key = jax.random.key(seed)
-            np.testing.assert_array_equal(labels(key, jnp.asarray(z)), labels(key, jnp.asarray(turned)))
 
 
 def test_labels_along_principal_directions():
@@ -146,5 +87,5 @@ def test_every_start_finds_two_groups_apart(strategy):
 
 
 def test_an_unknown_start_is_refused():
-    with pytest.raises(ValueError, match="mixed, kmeans, spectral, pca, hierarchical, random"):
+    with pytest.raises(ValueError, match="mixed, kmeans, pca, hierarchical, random"):
         fit(zoo.DEPCAM(), np.eye(5), method="em", init="dbscan")
