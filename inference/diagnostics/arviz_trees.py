@@ -21,8 +21,7 @@ from inference.extension import check_replicable, extend
 from inference.methods import advised
 from inference.precision import double_precision
 from inference.results.files import SAMPLE_DIMS, first_number, model_of
-from inference.results.groups import ROW_DIMS, group_of, labels_along, labels_of, restored_data
-from inference.symmetry import align_rotation, relabel
+from inference.results.groups import ROW_DIMS, group_of, labels_along, restored_data
 from inference.symmetry.labels import given_rows
 from zoo.checks import first_of, shown
 from zoo.model import Model
@@ -39,20 +38,17 @@ _RENAMED = {  # dims of ArviZ's own, and of a few cells that are no rows
 
 
 @double_precision
-def for_arviz(
-    tree: xr.DataTree, *, column: str | int | None = None, parameters: bool | None = None, seed: int = 0
-) -> xr.DataTree:
+def for_arviz(tree: xr.DataTree, *, column: str | int | None = None, seed: int = 0) -> xr.DataTree:
     """Return a fit in the form that the functions of ArviZ take.
 
     Args:
-        tree: a fit by a method that draws from a posterior or from an approximation of it.
+        tree: a fit by a method that draws from a posterior or from an approximation of it. Of one that is
+            aligned (`inference.symmetry`) ``posterior`` also has the parameters that are no matrices, such as
+            weights and locations, of a component only where it holds rows in every draw; else it has the
+            invariants alone (`inference.diagnostics.invariants`).
         column: label of the column of the data that is the outcome of a row in ``observed_data`` and
             ``posterior_predictive``, where `arviz.loo_pit` wants a single one; None: the first column without
             missing cells. `inference.extend` makes replications of all columns.
-        parameters: whether ``posterior`` also has the parameters, brought to one labelling or orientation
-            (`inference.symmetry`), of a component only where it holds rows in every draw; else it has the
-            invariants alone (`inference.diagnostics.invariants`). None: of a fit that is aligned, those that
-            are no matrices, such as weights and locations.
         seed: of the replications.
 
     Returns:
@@ -93,7 +89,7 @@ def for_arviz(
             f"leave-one-out density{'; ' if remedies else ''}{', or '.join(remedies)}"
         )
     model, reasons = model_of(tree), []
-    posterior = _moving(_posterior(tree, model, parameters, reasons), reasons)
+    posterior = _moving(_posterior(tree, reasons), reasons)
     if not posterior.data_vars:
         draws, stop = draws_of(tree).sizes["draw"], tree.attrs.get("stop_reason", "")
         raise ValueError(
@@ -118,20 +114,14 @@ def for_arviz(
     return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
 
 
-def _posterior(tree: xr.DataTree, model: Model, parameters: bool | None, reasons: list[str]) -> xr.Dataset:
-    """The invariants, and the aligned parameters if they are asked for."""
+def _posterior(tree: xr.DataTree, reasons: list[str]) -> xr.Dataset:
+    """The invariants, and the parameters of a fit that is aligned."""
     found = _with_ranks(invariants(tree).drop_vars("lp", errors="ignore"))
-    is_aligned = bool({"relabelled", "rotation_aligned"} & set(tree.attrs))
-    if is_aligned if parameters is None else parameters:
-        aligned, symmetries = tree, model.symmetries
-        if "labels" in symmetries and (kind_of(tree) != "sampling" or labels_of(tree) is not None):
-            aligned = tree if "relabelled" in tree.attrs else relabel(tree)
-        elif "rotation" in symmetries:
-            aligned = tree if "rotation_aligned" in tree.attrs else align_rotation(tree)
-        rest = _with_ranks(given_rows(aligned))
+    if {"relabelled", "rotation_aligned"} & set(tree.attrs):
+        rest = _with_ranks(given_rows(tree))
         for name, value in rest.data_vars.items():
             is_matrix = any(str(dim).endswith("_2") for dim in value.dims)
-            if name not in found and not ROW_DIMS & set(value.dims) and (parameters or not is_matrix):
+            if name not in found and not ROW_DIMS & set(value.dims) and not is_matrix:
                 found = found.assign({name: _always_held(value, reasons)})
     return found.rename({dim: new for dim, new in _RENAMED.items() if dim in found.dims})
 
