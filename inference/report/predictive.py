@@ -169,15 +169,15 @@ def _verdict_on_rows(tree: xr.DataTree, check: PredictiveCheck) -> Judgement:
 
 def _features(table: pd.DataFrame) -> ShownTable:
     note = (
-        "90 % interval of each statistic in replicated data; p: share of larger replications; distance: "
-        "from their median, in their spreads"
+        "90 % interval of each statistic in replicated data; p: share of larger replications; surprise: "
+        "minus the log of its tail probability among them, in nats (0: in no tail)"
     )
     shown = table.rename(columns={"replicated_lb": "from", "replicated_ub": "to"}).rename_axis("statistic")
     if len(shown) > _MOST_LINES:
-        note += f"; the {_MOST_LINES} furthest out of {len(shown)}"
-        order = shown["distance"].sort_values(ascending=False, kind="stable").index
+        note += f"; the {_MOST_LINES} most surprising of {len(shown)}"
+        order = shown["surprise"].sort_values(ascending=False, kind="stable").index
         shown = shown.loc[order[:_MOST_LINES]]
-    return ShownTable("Posterior predictive check", shown, ("p", "distance"), note)
+    return ShownTable("Posterior predictive check", shown, ("p", "surprise"), note)
 
 
 def document_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | ShownTable | Judgement]:

@@ -1,19 +1,22 @@
 """Verdicts of criticism: each on a fit that deserves it and on one that does not.
 
 False-alarm rates: of the predictive checks at most 1 in 100 by construction; that 60 true data sets give more
-than 4 alarms has a probability of 4e-4.
+than 4 alarms has a probability of 4e-4, that 300 pools give more than 10 one of 3e-4.
 """
 
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from scipy.stats import genpareto
 
 import inference
 import zoo
 from inference.diagnostics import check_features, compare, invariants, leave_one_out, prior_sensitivity
 from inference.diagnostics.model_criticism import (
+    _compared,
     _correlations,
+    _surprises_above,
     check_predictions,
     judge_features,
 )
@@ -22,7 +25,7 @@ from inference.extension import prior_of_parameters
 from tests.support.planted import planted_mixture, planted_regression, planted_zoo, replaced
 from tests.support.report_cases import ROWS, fitted
 
-NUM_ROWS, NUM_DRAWS = 40, 150
+NUM_ROWS, NUM_DRAWS = 40, 500  # draws as many as a check makes of a fit
 
 
 @pytest.fixture(autouse=True)
@@ -110,6 +113,125 @@ def test_planted_misfits_are_found_and_named(planted, named):
     assert ((means["p"] - 0.5).abs() < 0.49).all()
 
 
+def test_the_surprise_of_a_value_is_its_tail_under_a_fit_to_the_others():
+    """By the moments of Hosking and Wallis (1987, equation 11), shape -k, of the excesses of the others."""
+    rng = np.random.default_rng(3)
+    values = np.stack([rng.standard_t(2, 100), rng.exponential(size=100), rng.normal(size=100)], axis=1)
+    found = _surprises_above(values)
+    for column, surprises in zip(values.T, found.T, strict=True):
+        order = np.argsort(column)
+        assert (surprises[order[:80]] == 0).all()
+        for place in order[80:]:
+            others = np.sort(np.delete(column, place))[80:] - column[order[79]]
+            mean = others.mean()
+            low = np.mean(others * (1 - np.arange(19) / 18))
+            shape = np.clip(2 - mean / (mean - 2 * low), 0.0, 0.99)
+            tail = genpareto(shape, column[order[79]], mean * (1 - shape)).sf(column[place]) / 5
+            assert surprises[place] == pytest.approx(-np.log(tail), rel=1e-9)
+
+
+def test_surprises_of_values_without_a_spread_to_measure_by():
+    """Alone above ties: one of 100; among equal ones: an exponential tail; above a constant: infinite."""
+    alone, ties, constant = np.arange(100) % 2.0, np.zeros(100), np.full(100, 0.1)
+    alone[7], ties[:5], ties[50:], constant[7] = 9.0, 1.0, -1.0 - np.arange(50), 0.2
+    constant[8] += 1e-16
+    found = _surprises_above(np.stack([alone, ties, constant], axis=1))
+    assert found[7, 0] == pytest.approx(np.log(100)) and (np.delete(found[:, 0], 7) == 0).all()
+    np.testing.assert_allclose(found[:, 1], np.where(ties == 1, np.log(20) + 1, 0.0))
+    assert found[7, 2] == np.inf and (np.delete(found[:, 2], 7) == 0).all()
+
+
+def test_members_of_a_pool_are_exchangeable():
+    """Ties included: a surprise follows its member to any other place."""
+    rng = np.random.default_rng(4)
+    values = np.stack([rng.normal(size=200), rng.poisson(2.0, 200), rng.integers(0, 2, 200)], axis=1)
+    order = rng.permutation(200)
+    np.testing.assert_allclose(
+        _surprises_above(values[order]), _surprises_above(values)[order], rtol=1e-9, atol=1e-12
+    )
+
+
+def _pool(rng, num_members=501):
+    """Statistics with tails of all kinds, of which those of Student's t set the largest distance."""
+    heavy, light = rng.standard_t(2, (num_members, 8)), rng.normal(size=(num_members, 8))
+    return np.concatenate([heavy, light, rng.poisson(0.5, (num_members, 4))], axis=1)
+
+
+def _judged(values):
+    return judge_features(_compared({f"T{i}": column for i, column in enumerate(values.T)}, 0.9))
+
+
+def test_pools_give_the_false_alarms_that_are_stated():
+    rng = np.random.default_rng(6)
+    assert sum(_judged(_pool(rng, 201))[0] is False for _ in range(300)) <= 10
+
+
+@pytest.mark.parametrize("place, side", [(9, 1.0), (9, -1.0)])
+def test_heavy_tails_of_other_statistics_hide_no_misfit(place, side):
+    """Eight deviations of a Gaussian statistic, where some t statistic of most pools is further out."""
+    pool = _pool(np.random.default_rng(7))
+    pool[0] = np.median(pool, axis=0)
+    pool[0, place] = 8.0 * side
+    away = np.abs(pool - np.median(pool, axis=0)) / pool.std(0)
+    assert (away[1:].max(1) > away[0].max()).mean() > 0.01
+    good, reason = _judged(pool)
+    assert good is False and reason.endswith(f": T{place}")
+
+
+def _clusters(rng, correlation, num_rows=250):
+    noise = rng.multivariate_normal(np.zeros(2), [[1, correlation], [correlation, 1]], num_rows)
+    return noise + 6.0 * rng.integers(0, 2, (num_rows, 1))
+
+
+@pytest.mark.parametrize("components", [zoo.conjugate.NormalGamma, zoo.conjugate.GaussianWishart])
+def test_dependence_within_clusters_is_found_and_named(components):
+    """Twenty components follow the ridge of each cluster, and those without rows throw rows far away.
+
+    Far rows set distances in spreads, so that by these none of ten data sets was found out.
+    """
+    x = _clusters(np.random.default_rng(0), 0.9)
+    model = zoo.Mixture.from_data(x, num_components=20, components=components())
+    found = check_predictions(inference.fit(model, x, seed=0, progress=False))
+    assert found.good is (components is zoo.conjugate.GaussianWishart)
+    if not found.good:
+        assert found.reason.endswith(": feature 0 and feature 1: correlation within clusters")
+
+
+@pytest.mark.parametrize("copied", [0.0, 0.5])
+def test_dependence_of_answers_within_classes_is_found_and_named(copied):
+    rng = np.random.default_rng(0)
+    probs = np.where(np.arange(8) % 2 == rng.integers(0, 2, (300, 1)), 0.8, 0.25)
+    x = (rng.random((300, 8)) < probs).astype(float)
+    x[:, 2] = np.where(rng.random(300) < copied, x[:, 0], x[:, 2])
+    model = zoo.Mixture.from_data(x, num_components=2, components=zoo.conjugate.BernoulliBeta())
+    found = check_predictions(inference.fit(model, x, seed=0, progress=False))
+    assert found.good is (copied == 0)
+    assert len(found.table) == 8 + 28, "of zeros and ones the mean says all"
+    if not found.good:
+        assert found.reason.endswith(": feature 0 and feature 2: correlation within clusters")
+
+
+def test_correlations_within_clusters_are_those_of_clusters_by_hand():
+    """Averaged by their sizes, of rows with the estimate's probabilities as weights."""
+    x = _clusters(np.random.default_rng(2), 0.5, 60) * [1.0, 100.0] + [3.0, -500.0]
+    tree = inference.fit(zoo.Mixture.from_data(x, num_components=2), x, method="em", progress=False)
+    shares = inference.predict(tree, x, what="probabilities").to_numpy()
+    by_cluster = [np.cov(x.T, aweights=share) for share in shares.T]
+    each = [cov[0, 1] / np.sqrt(cov[0, 0] * cov[1, 1]) for cov in by_cluster]
+    table = check_predictions(tree).table
+    found = table.loc["feature 0 and feature 1: correlation within clusters", "observed"]
+    assert found == pytest.approx(np.average(each, weights=shares.sum(0)), rel=1e-6)
+    assert not table.index.str.endswith(": correlation").any()
+
+
+def test_all_views_are_judged_by_one_rule():
+    """A check of each view would fail true fits as often as there are views."""
+    tree = fitted("paired")
+    found = check_predictions(tree)
+    assert found.good and found.table.attrs["num_replications"] == found.num_replications == 500
+    assert f"of {len(found.table)} statistics" in found.reason and len(found.table) == 30
+
+
 def test_too_few_replications_are_not_judged():
     table = check_features(
         xr.DataArray(np.eye(3), dims=("observation", "feature")),
@@ -125,7 +247,7 @@ def test_a_fit_is_judged_on_the_data_that_it_was_made_for_and_on_others():
         rows[0, 1] = 60.0
         found = check_predictions(inference.fit(zoo.PPCA(num_latents=1), rows, method="closed_form"))
     assert found.good is False and "feature 1: largest" in found.reason
-    assert found.num_replications >= 50 and {"p", "distance"} <= set(found.table.columns)
+    assert found.num_replications >= 50 and {"p", "surprise"} <= set(found.table.columns)
     with pytest.raises(ValueError, match="check_documents"):
         check_predictions(replaced(fitted("ppca"), observed_data=xr.Dataset({"count": ("nonzero", [1.0])})))
 
@@ -327,7 +449,7 @@ def test_levels_are_counted_only_where_replications_are_levels():
     }
     assert "ok: share of yes" not in found["gaussian"].index and "ok: sd" in found["gaussian"].index
     assert list(found["bernoulli"].index) == ["ok: share of yes"]
-    assert np.isinf(found["no"]["distance"]).all() and not judge_features(found["no"])[0]
+    assert np.isinf(found["no"]["surprise"]).all() and not judge_features(found["no"])[0]
 
 
 def test_the_leave_one_out_score_of_weighted_rows_is_that_of_rows_repeated():
