@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 EVIDENCE = ("log_evidence", "log_evidence_se")
-_CLEAR = 3  # standard errors of a difference, each from four replicates by default
+_CLEAR = 3  # standard errors of a difference, which are from few replicates
 _MOST_REPEATED = 2**27  # densities of weighted rows over all draws
 _FEWEST_DRAWS = 25  # ArviZ fits the tail to a fifth of the draws, and to no fewer than five
 
