@@ -1,10 +1,10 @@
 r"""The log evidence under a prior half and twice as wide, from the draws of a fit that knows its evidence.
 
 With p the prior and p' the other one the ratio of the evidences is the posterior mean of p'(theta) /
-p(theta), with the Monte Carlo standard error of that mean. What is made wider is the prior of means or loadings,
-by the field that says its width: ``mean_precision`` of Gaussian components (the ratio is then that of the
-evidence of each draw's partition, parameters integrated out), and ``loading_variance``. Other models have no
-such field, and no numbers.
+p(theta), with the Monte Carlo standard error of that mean. What is made wider is the prior of means or
+loadings, by the field that says its width: ``mean_precision`` of Gaussian components (the ratio is then that
+of the evidence of each draw's partition, parameters integrated out), and ``loading_variance``. Other models
+have no such field, and no numbers.
 
 An evidence always depends on the width of the prior: of parameters that the data know well a prior twice as
 wide costs log 2 each. It matters where it changes which of several models has more of it.

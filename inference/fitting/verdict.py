@@ -16,8 +16,8 @@ the one on the run itself comes last.
    1.01 on one of 20 invariants in two runs of three; one chain of four that is .7 deviations off is never
    that close (40 runs of each).
 3. *No transition diverged.*
-4. *The ascent has converged*: five steps in a row of less gain than ``tolerance``; a noisy objective has
-   levelled.
+4. *The ascent has converged*: five steps in a row of less gain than ``tolerance``, and of ``tolerance=0``,
+   which never ends a run, the last five of less than the default; a noisy objective has levelled.
 5. *The answer does not depend on the start* (a caution): of several starts at least two end within 2 nats of
    the best, and those that do occupy the same number of clusters; of a model with several modes there is more
    than one start.
@@ -56,7 +56,7 @@ from inference.convergence.numbering import cluster_dim
 from inference.convergence.partitions import memberships
 from inference.convergence.r_hat import APART, Agreement, judge, judgement, mixing
 from inference.convergence.starts import CLOSE, components_in_one_place, spread_of_starts
-from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Numbers, Progress
+from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Numbers, Progress, smallest_gain
 from inference.fitting.arguments import scales_in_words
 from inference.methods import advised
 from inference.numerics.programs import latent_sites
@@ -70,7 +70,7 @@ from inference.results.groups import (
     restored_data,
     sample_weight_of,
 )
-from inference.settings import FEWEST_TEMPERATURES
+from inference.settings import FEWEST_TEMPERATURES, Climb
 from zoo.answers import answer_of, scores_new_rows
 from zoo.checks import listed
 from zoo.conjugate.component_prior import ComponentPrior
@@ -150,8 +150,18 @@ def has_converged(request: FitRequest, run: Any, tree: xr.DataTree) -> tuple[boo
     if is_noisy:
         return _has_levelled(run.trace["objective"][run.best_restart], settings.max_iterations)
     if run.stop_reason == "max_iterations" and settings.tolerance == 0:
-        return False, ""  # as requested
+        return _ends_in_small_gains(request, run), ""  # as requested
     return run.converged and bool(np.isfinite(last)), _why(run.stop_reason)
+
+
+def _ends_in_small_gains(request: FitRequest, run: AscentRun) -> bool:
+    """Whether the last steps would have ended a run by the default tolerance, as `five_small_gains` does."""
+    weight, stream = request.sample_weight, request.stream
+    num_rows = request.data[0].shape[0] if weight is None else weight.sum()
+    small_gain = smallest_gain(num_rows if stream is None else stream.num_rows, Climb.tolerance)
+    recorded = run.trace["objective"][run.best_restart][: run.num_iterations]
+    gains = np.diff(recorded[-SMALL_STEPS - 1 :])
+    return gains.size == SMALL_STEPS and bool((gains < small_gain).all())
 
 
 def _moves_to_add(request: FitRequest, found: Agreement) -> str:

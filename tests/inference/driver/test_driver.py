@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from inference import fit
+from inference.diagnostics import summary_text
 from inference.driver.ascent import ascend
 from inference.driver.checkpoint import Checkpoint
 from inference.driver.progress import new_progress
@@ -170,6 +171,17 @@ def test_zero_tolerance_runs_exactly_the_iterations_asked_for(small_model, two_c
     tree = fit(small_model, two_clusters, tolerance=0, max_iterations=77, num_samples=2, num_restarts=1)
     assert tree.attrs["num_iterations"] == 77 and tree["trace"].sizes["iteration"] == 77
     assert tree.attrs["stop_reason"] == "max_iterations"
+
+
+@pytest.mark.parametrize("steps", [8, 300])
+def test_zero_tolerance_is_judged_by_the_gains_of_the_last_steps(steps):
+    x = np.random.default_rng(0).normal(size=(60, 1)) + 5 * (np.arange(60)[:, None] < 25)
+    call = {"method": "em", "init": "random", "num_restarts": 1, "max_iterations": steps}
+    tree = fit(Mixture.from_data(x, num_components=2), x, tolerance=0, **call)
+    levelled = (np.diff(tree["trace"]["objective"])[-5:] < 1e-6 * len(x)).all()
+    assert tree.attrs["num_iterations"] == steps and levelled == (steps > 8)
+    assert tree.attrs["converged"] == levelled and ("has not converged" in tree.attrs["verdict"]) != levelled
+    assert ("still rising" in summary_text(tree)) != levelled
 
 
 def test_not_converging_warns_with_advice(small_model, two_clusters):
