@@ -126,11 +126,11 @@ def invariants(tree: xr.DataTree) -> xr.Dataset:
     Returns:
         A Dataset with dims (chain, draw) and, by variable, more. Models with the symmetry "labels":
         ``num_occupied`` (components with at least one row), ``lp`` (log joint, nats), ``mean_log_likelihood``
-        (nats per row, by their weights), every unlabelled parameter (``concentration``), ``sorted_weights`` (weight_rank:
-        descending, posterior mean share at least 0.01), ``same_cluster`` (the probability that two different
-        rows, drawn at random from the data, share a component) and ``pair_together`` (pair: whether two given
-        rows do, for a few fixed pairs along the first principal component of the data whose answer is
-        uncertain);
+        (nats per row, by their weights), every unlabelled parameter (``concentration``), ``sorted_weights``
+        (weight_rank: descending, posterior mean share at least 0.01), ``same_cluster`` (the probability that
+        two different rows, drawn at random from the data, share a component) and ``pair_together`` (pair:
+        whether two given rows do, for a few fixed pairs along the first principal component of the data whose
+        answer is uncertain);
         of topics ``word_probs``, a few cells of the documents' word probabilities.
         Models with "rotation" or "sign": ``singular_values`` of the loadings and, up to 10 features,
         ``marginal_covariance`` = W W' + noise, or ``explained_covariance`` = W W' where no variance of the
