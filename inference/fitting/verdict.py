@@ -40,6 +40,7 @@ the one on the run itself comes last.
     deviation of their effects at 1.37, where the posterior has .46 with deviation .08.
 """
 
+import os
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
@@ -142,10 +143,12 @@ def has_converged(request: FitRequest, run: Any, tree: xr.DataTree) -> tuple[boo
         found = judgement(tree)
         return found.converged, found.reasons + _moves_to_add(request, found)
     is_noisy = isinstance(request.method, Stochastic)
+    if run.stop_reason == "interrupted":
+        return False, _why(run.stop_reason, request.checkpoint)
     if run.stop_reason.startswith("the objective"):  # it fell or was not finite
         return False, f"{run.stop_reason}. Next: lower step_size" if is_noisy else _why(run.stop_reason)
     last = _last_objective(run, tree)
-    if not np.isfinite(last) and run.stop_reason != "interrupted":
+    if not np.isfinite(last):
         return False, f"the objective ended at {last}. Next: check the scale of data and priors"
     if is_noisy:
         return _has_levelled(run.trace["objective"][run.best_restart], settings.max_iterations)
@@ -178,8 +181,18 @@ def _moves_to_add(request: FitRequest, found: Agreement) -> str:
     return f"{advice}, or go from mode to mode by method='tempered', {cost}"
 
 
-def _why(stopped: str) -> str:
+def _to_completion(checkpoint: str | os.PathLike | None) -> str:
+    """Advice after a run that was interrupted, by the file that it was kept in."""
+    if checkpoint is None:
+        return "run it to completion"
+    kept = os.fspath(checkpoint)
+    return f"run it to completion (the same call with checkpoint={kept!r} resumes where it stopped)"
+
+
+def _why(stopped: str, checkpoint: str | os.PathLike | None = None) -> str:
     """Why an ascent that stopped so has not converged, and what to do."""
+    if stopped == "interrupted":
+        return f"the run was interrupted. Next: {_to_completion(checkpoint)}, or continue with init=tree"
     if stopped.startswith("the objective"):
         return f"{stopped}. Next: try other starts (num_restarts), or check the scale of data and priors"
     more = "raise max_iterations or tolerance, continue with init=tree, or try other starts (num_restarts)"
@@ -328,9 +341,7 @@ def _of_chains(tree: xr.DataTree) -> Judgement:
     sizes, stopped = draws_of(tree).sizes, str(tree.attrs.get("stop_reason", ""))
     if stopped.startswith("interrupted"):
         reason = f"the run was interrupted after {sizes['draw']} draws per chain"
-        kept = tree.attrs.get("checkpoint")
-        resumed = f" (the same call with checkpoint={kept!r} resumes where it stopped)" if kept else ""
-        advice = f"run it to completion{resumed}"
+        advice = _to_completion(tree.attrs.get("checkpoint"))
         return Judgement(False, "The run was cut short: do not build on these draws yet", reason, advice)
     if sizes["chain"] < 2:
         reason = f"a single chain of {sizes['draw']} draws cannot be compared with another"
@@ -396,7 +407,8 @@ def _of_ascent(tree: xr.DataTree) -> Judgement:
         )
     if not int(tree.attrs.get("converged", 0)):
         text = f"{name} has not converged: {'q' if variational else 'the estimate'} is not final"
-        reason, _, advice = str(tree.attrs.get(WHY_NOT) or _why(stopped)).partition(". Next: ")
+        why = tree.attrs.get(WHY_NOT) or _why(stopped, tree.attrs.get("checkpoint"))
+        reason, _, advice = str(why).partition(". Next: ")
         return Judgement(False, text, reason, advice)
     result = "q is an approximation of the posterior" if variational else "one estimate, without uncertainty"
     return _of_starts(tree, name, stopped, result, _comparison(model_of(tree), variational))
@@ -650,6 +662,8 @@ def _of_doubtful(tree: xr.DataTree) -> Judgement | None:
         f"Clusters overlap: about {wrong:.0%} of the rows are expected in another cluster than the one named"
     )
     reason = "their probabilities are divided: the groups shade into each other"
+    if kind_of(tree) == "variational":
+        reason += "; q is surer of them than the posterior, so that more may be"
     advice = "act on probabilities (what='probabilities' of predict), not on the label of a single row"
     if not model_of(tree).data[0].holds_documents:
         advice += f"; {_DIRECTIONS}"

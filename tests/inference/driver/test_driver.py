@@ -23,7 +23,7 @@ from inference.driver.ascent import ascend
 from inference.driver.checkpoint import Checkpoint
 from inference.driver.progress import new_progress
 from inference.fitting.in_memory import progress_line
-from inference.fitting.verdict import five_small_gains
+from inference.fitting.verdict import five_small_gains, verdict
 from tests.support.interruptions import cut_short, same
 from tests.support.processes import started
 from zoo.mixture import Mixture
@@ -137,6 +137,23 @@ def press_ctrl_c():
         time.sleep(0.05)
     time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("method", ["vb", "svi"])
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_an_interrupted_ascent_says_how_to_go_on(
+    small_model, two_clusters, monkeypatch, tmp_path, method, is_kept
+):
+    cut_short(monkeypatch, 1)
+    checkpoint = tmp_path / "run" if is_kept else None
+    with pytest.warns(UserWarning, match="the run was interrupted. Next: run it to completion"):
+        tree = fit(
+            small_model, two_clusters, method=method, tolerance=0, num_samples=2, checkpoint=checkpoint
+        )
+    resumes = f"the same call with checkpoint={os.fspath(tmp_path / 'run')!r} resumes where it stopped"
+    said = verdict(tree)
+    assert said.reason.startswith("the run was interrupted") and (resumes in said.advice) == is_kept
+    assert "max_iterations" not in said.advice and "init=tree" in said.advice
 
 
 @pytest.mark.usefixtures("default_ctrl_c")
