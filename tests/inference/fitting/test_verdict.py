@@ -209,7 +209,7 @@ def test_rows_that_may_be_of_another_cluster_are_cautioned_of(divided, weight, s
     held = xr.Dataset({"responsibilities": (("observation", "component"), soft)})
     rows = np.where(np.arange(100) < divided, 1.0 if weight is None else weight, 1.0)
     constants = xr.Dataset({} if weight is None else {"sample_weight": ("observation", rows)})
-    draws = xr.Dataset({"weights": (("chain", "draw", "component"), [[[0.5, 0.5]]])})
+    draws = xr.Dataset({"weights": (("chain", "draw", "component"), [[[0.5, 0.5]] * 2])})
     tree = xr.DataTree.from_dict({"posterior": draws, "variational": held, "constant_data": constants})
     tree.attrs |= {"model": "mixture", "model_fields": "{}"}
     found = verdict._of_doubtful(tree)
