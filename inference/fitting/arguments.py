@@ -855,7 +855,7 @@ def _best_of(tree: xr.DataTree) -> dict[str, np.ndarray]:
     if "log_likelihood" in tree.children:
         rows = tree["log_likelihood"]["log_likelihood"].transpose("chain", "draw", ...)
         density = mean_over_rows(rows, sample_weight_of(tree)).to_numpy()
-        chain, draw = np.unravel_index(density.argmax(), density.shape)
+        chain, draw = map(int, np.unravel_index(density.argmax(), density.shape))
     return {str(name): value.to_numpy()[chain, draw] for name, value in posterior.data_vars.items()}
 
 

@@ -216,7 +216,7 @@ def test_rows_that_may_be_of_another_cluster_are_cautioned_of(divided, weight, s
     assert (found is None) == (said is None)
     if said:
         assert found.good is None and f"about {said} of the rows" in found.text
-        assert found.reason.endswith("q is surer of them than the posterior is, so that more may be")
+        assert found.reason.endswith("q is surer of them than the posterior, so that more may be")
 
 
 def test_one_column_of_each_pair_and_those_with_one_number_are_to_be_left_out():
