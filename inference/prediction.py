@@ -390,7 +390,7 @@ def log_density(
     scores = _labelled(values, (model.roles.scores[0],), Labels(coords)).rename("log_density")
     if not model.data[0].holds_documents:
         return scores
-    warn_of_impossible(tree, model, scores.to_numpy(), arrays[0])
+    warn_of_impossible(tree, model, scores.to_numpy(), arrays[0], coords.get(scores.dims[0]))
     return scores.assign_coords(num_tokens=(scores.dims, _tokens_of(arrays[0])))
 
 
@@ -399,7 +399,9 @@ def _tokens_of(counts: Any) -> np.ndarray:
     return np.bincount(counts.document, counts.count, counts.shape[0])
 
 
-def warn_of_impossible(tree: xr.DataTree, model: Model, scores: np.ndarray, counts: Any) -> None:
+def warn_of_impossible(
+    tree: xr.DataTree, model: Model, scores: np.ndarray, counts: Any, labels: np.ndarray | None = None
+) -> None:
     """Warn of documents of density zero, and name them and the words that no topic of the fit gives.
 
     Args:
@@ -407,6 +409,7 @@ def warn_of_impossible(tree: xr.DataTree, model: Model, scores: np.ndarray, coun
         model: its model.
         scores: log densities of the documents, shape (num_documents,).
         counts: the documents.
+        labels: their labels, if they have any.
     """
     rows = np.flatnonzero(np.isneginf(scores))
     if not rows.size:
@@ -418,9 +421,13 @@ def warn_of_impossible(tree: xr.DataTree, model: Model, scores: np.ndarray, coun
     never = np.unique(word[held & (highest[word] <= 0)])
     names = [str(name) for name in labels_along(tree, "word")[never[:5]]]
     of_words = f" to {', '.join(names)}{', ...' if never.size > 5 else ''}" if names else " to their words"
+    some = [str(row if labels is None else labels[row]) for row in rows[:5]]
+    of_rows = f"rows {', '.join(some)}{', ...' if rows.size > 5 else ''}"
+    is_field = hasattr(model, "word_smoothing")
+    remedy = "with a larger word_smoothing" if is_field else "by em with smoothing=0.1"
     warn(
-        f"{rows.size} of {scores.size} documents have density zero (rows {', '.join(map(str, rows[:5]))}"
-        f"{', ...' if rows.size > 5 else ''}): the fit gives probability zero{of_words}; fit with smoothing"
+        f"{rows.size} of {scores.size} documents have density zero ({of_rows}): the fit gives probability "
+        f"zero{of_words}; fit {remedy}, tokens added to every word of every topic"
     )
 
 

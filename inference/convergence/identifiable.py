@@ -36,7 +36,14 @@ import xarray as xr
 
 from inference.convergence.partitions import cluster_sizes
 from inference.results.files import SAMPLE_DIMS, first_number, model_of
-from inference.results.groups import group_of, group_or_empty, labels_of, loadings_of
+from inference.results.groups import (
+    group_of,
+    group_or_empty,
+    labels_of,
+    loadings_of,
+    mean_over_rows,
+    sample_weight_of,
+)
 from zoo.answers import answer_of
 from zoo.coordinates.of_models import noise_factors
 from zoo.model import Model
@@ -119,11 +126,11 @@ def invariants(tree: xr.DataTree) -> xr.Dataset:
     Returns:
         A Dataset with dims (chain, draw) and, by variable, more. Models with the symmetry "labels":
         ``num_occupied`` (components with at least one row), ``lp`` (log joint, nats), ``mean_log_likelihood``
-        (nats per row), every unlabelled parameter (``concentration``), ``sorted_weights`` (weight_rank:
-        descending, posterior mean share at least 0.01), ``same_cluster`` (the probability that two different
-        rows, drawn at random from the data, share a component) and ``pair_together`` (pair: whether two given
-        rows do, for a few fixed pairs along the first principal component of the data whose answer is
-        uncertain);
+        (nats per row, by their weights), every unlabelled parameter (``concentration``), ``sorted_weights``
+        (weight_rank: descending, posterior mean share at least 0.01), ``same_cluster`` (the probability that
+        two different rows, drawn at random from the data, share a component) and ``pair_together`` (pair:
+        whether two given rows do, for a few fixed pairs along the first principal component of the data whose
+        answer is uncertain);
         of topics ``word_probs``, a few cells of the documents' word probabilities.
         Models with "rotation" or "sign": ``singular_values`` of the loadings and, up to 10 features,
         ``marginal_covariance`` = W W' + noise, or ``explained_covariance`` = W W' where no variance of the
@@ -146,7 +153,7 @@ def invariants(tree: xr.DataTree) -> xr.Dataset:
         found["lp"] = tree["sample_stats"]["lp"]
     if "log_likelihood" in tree.children and symmetries:
         rows = tree["log_likelihood"]["log_likelihood"]
-        found["mean_log_likelihood"] = rows.mean([dim for dim in rows.dims if dim not in SAMPLE_DIMS])
+        found["mean_log_likelihood"] = mean_over_rows(rows, sample_weight_of(tree))
     for name, variable in posterior.data_vars.items():
         if name not in hidden and not (symmetries and _plain(variable.dims) & _ROW_DIMS):
             found.setdefault(name, variable)

@@ -21,7 +21,7 @@ from inference.extension import check_replicable, extend
 from inference.methods import advised
 from inference.precision import double_precision
 from inference.results.files import SAMPLE_DIMS, first_number, model_of
-from inference.results.groups import ROW_DIMS, group_of, labels_along, restored_data
+from inference.results.groups import ROW_DIMS, group_of, labels_along, restored_data, sample_weight_of
 from inference.symmetry.labels import given_rows
 from zoo.checks import first_of, shown
 from zoo.model import Model
@@ -185,6 +185,9 @@ def _densities(tree: xr.DataTree, reasons: list[str]) -> dict[str, xr.Dataset]:
     """The groups of densities as the fit has them; the log prior is what its log joint leaves."""
     held = ("sample_stats", "log_likelihood", "log_prior")
     found = {name: tree[name].to_dataset() for name in held if name in tree.children}
+    if "log_likelihood" in found and (weight := sample_weight_of(tree)) is not None:
+        dims = set(found["log_likelihood"].dims) - set(SAMPLE_DIMS)
+        found["log_likelihood"] = found["log_likelihood"] * xr.DataArray(weight, dims=tuple(dims))
     if "log_likelihood" not in found:
         reasons.append("log_likelihood: inference.extend(tree, 'log_likelihood') makes it")
     elif "log_prior" not in found and "lp" in found.get("sample_stats", {}):

@@ -48,6 +48,7 @@ from inference.topics.text_heldout import PROTOCOLS, heldout_text
 from zoo import late
 from zoo.answers import how_to_score_rows
 from zoo.checks import listed
+from zoo.intake.suitable_fields import check_scores_new_rows
 from zoo.model import Model
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
 
 EVIDENCE = ("log_evidence", "log_evidence_se")
-_CLEAR = 3  # standard errors of a difference, each from four replicates by default
+_CLEAR = 3  # standard errors of a difference, which are from few replicates
 _MOST_REPEATED = 2**27  # densities of weighted rows over all draws
 _FEWEST_DRAWS = 25  # ArviZ fits the tail to a fifth of the draws, and to no fewer than five
 
@@ -322,7 +323,8 @@ def heldout(
         text nats per token, with ``perplexity`` and ``num_tokens``.
 
     Raises:
-        ValueError: a text protocol for a model whose data are rows, an unknown protocol, or no rows.
+        ValueError: a text protocol for a model whose data are rows, an unknown protocol, none for a model
+            whose density of a document is fitted to that document, or no rows.
     """
     if protocol is not None:
         if protocol not in PROTOCOLS:
@@ -334,6 +336,8 @@ def heldout(
             f"protocol {protocol!r} scores text, and the data of {tree.attrs.get('model', 'this model')!r} "
             "are rows: leave protocol out"
         )
+    if model_of(tree).data[0].holds_documents:
+        check_scores_new_rows(type(model_of(tree)))
     rows = log_density(tree, *data, batch_size=batch_size)
     count = rows.size
     if count < 1:

@@ -1,10 +1,10 @@
 r"""The log evidence under a prior half and twice as wide, from the draws of a fit that knows its evidence.
 
 With p the prior and p' the other one the ratio of the evidences is the posterior mean of p'(theta) /
-p(theta); the chains' own means give its standard error. What is made wider is the prior of means or loadings,
-by the field that says its width: ``mean_precision`` of Gaussian components (the ratio is then that of the
-evidence of each draw's partition, parameters integrated out), and ``loading_variance``. Other models have no
-such field, and no numbers.
+p(theta), with the Monte Carlo standard error of that mean. What is made wider is the prior of means or
+loadings, by the field that says its width: ``mean_precision`` of Gaussian components (the ratio is then that
+of the evidence of each draw's partition, parameters integrated out), and ``loading_variance``. Other models
+have no such field, and no numbers.
 
 An evidence always depends on the width of the prior: of parameters that the data know well a prior twice as
 wide costs log 2 each. It matters where it changes which of several models has more of it.
@@ -24,6 +24,7 @@ from inference.numerics.programs import latent_names, log_prior, over_draws
 from inference.precision import double_precision
 from inference.results.files import model_of
 from inference.results.groups import group_of, labels_of, restored_data
+from zoo import late
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.fields import family_field, names_of
 from zoo.model import Model, in_current_precision
@@ -67,8 +68,7 @@ def evidence_at_width(tree: xr.DataTree, factor: float) -> AtWidth:
     weights = np.exp(logs - logs.max())
     if not weights.sum() ** 2 / (weights**2).sum() >= FEWEST_EFFECTIVE:
         return AtWidth()
-    by_chain = logs.max() + np.log(weights.mean(axis=1))
-    error = by_chain.std(ddof=1) / np.sqrt(len(by_chain)) if len(by_chain) > 1 else np.nan
+    error = late.array_stats.mcse(weights, chain_axis=0, draw_axis=1, method="mean") / weights.mean()
     change = logs.max() + np.log(weights.mean())
     return AtWidth(float(told["log_evidence"] + change), float(np.hypot(told["log_evidence_se"], error)))
 

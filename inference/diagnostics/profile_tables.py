@@ -31,7 +31,7 @@ from inference.diagnostics.text_pictures import bar, scatter
 from inference.diagnostics.topic_profiles import topic_tables
 from inference.fitting.verdict import WHY_NOT
 from inference.results.files import model_of
-from inference.results.groups import check_all_rows
+from inference.results.groups import check_all_rows, sample_weight_of
 from zoo.checks import check_size
 from zoo.coordinates.of_models import noise_factors
 from zoo.intake import date_in_words
@@ -185,6 +185,7 @@ def _tables(tree: xr.DataTree, asked: Asked, filled: pd.DataFrame | None) -> dic
         "provisional": _provisional(tree),
         "probability": asked.probability,
         "rows_have_names": not numbered,
+        "rows_have_weights": sample_weight_of(tree) is not None,
     }
     for table in found.values():
         table.attrs |= of_all
@@ -327,7 +328,7 @@ def answer_blocks(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> list[st
         of = kind_in_words(tree).removeprefix("intervals are ")
         note = f"In brackets: 90 % intervals {of}; none where it is shorter than the digits shown."
         found += [f"{note} {_OF_CLUSTERS}" if "clusters" in tables else note]
-    if "clusters" in tables and "constant_data" in tree.children and "sample_weight" in tree["constant_data"]:
+    if "clusters" in tables and tables["clusters"].attrs["rows_have_weights"]:
         found.append(_WEIGHTED)
     return found
 
@@ -343,7 +344,8 @@ def _cluster_cards(clusters: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> l
     noun = "documents" if "cluster_topics" in tables else "rows"
     cells = profile_cells(clusters.loc[kept])
     named = {"share": f"share of these {noun}"}
-    if "proportion_lb" in clusters and clusters["proportion_lb"].notna().any():
+    is_known = "proportion_lb" in clusters and clusters["proportion_lb"].notna().any()
+    if is_known or clusters.attrs["rows_have_weights"]:  # without either it is the share
         named["proportion"] = "mixing proportion"
     parts, apart = [cells[list(named)].rename(columns=named).T], pd.DataFrame(columns=kept)
     if values is not None:

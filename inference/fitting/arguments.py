@@ -52,7 +52,7 @@ from inference.numerics.weighted_rows import checked_weight
 from inference.precision import check_count_sizes, check_hyperparameters, check_scales, in_precision
 from inference.processes import any_process, exchanged, refuse_unjoined
 from inference.results.files import model_of
-from inference.results.groups import ROW_DIMS, flat_draws, group_of
+from inference.results.groups import ROW_DIMS, flat_draws, group_of, mean_over_rows, sample_weight_of
 from inference.settings import COMMON, Climb, Sampling, Settings, plain
 from zoo.answers import answer_of
 from zoo.checks import as_plain, check_flag, check_size, column_moments, column_of, is_finite, shown, warn
@@ -853,8 +853,9 @@ def _best_of(tree: xr.DataTree) -> dict[str, np.ndarray]:
     posterior = in_program_order(group_of(tree, "posterior"), model_of(tree))
     chain, draw = 0, -1
     if "log_likelihood" in tree.children:
-        density = tree["log_likelihood"]["log_likelihood"].to_numpy().sum(-1)
-        chain, draw = np.unravel_index(density.argmax(), density.shape)
+        rows = tree["log_likelihood"]["log_likelihood"].transpose("chain", "draw", ...)
+        density = mean_over_rows(rows, sample_weight_of(tree)).to_numpy()
+        chain, draw = map(int, np.unravel_index(density.argmax(), density.shape))
     return {str(name): value.to_numpy()[chain, draw] for name, value in posterior.data_vars.items()}
 
 

@@ -16,8 +16,8 @@ the one on the run itself comes last.
    1.01 on one of 20 invariants in two runs of three; one chain of four that is .7 deviations off is never
    that close (40 runs of each).
 3. *No transition diverged.*
-4. *The ascent has converged*: five steps in a row of less gain than ``tolerance``; a noisy objective has
-   levelled.
+4. *The ascent has converged*: five steps in a row of less gain than ``tolerance``, and of ``tolerance=0``,
+   which never ends a run, the last five of less than the default; a noisy objective has levelled.
 5. *The answer does not depend on the start* (a caution): of several starts at least two end within 2 nats of
    the best, and those that do occupy the same number of clusters; of a model with several modes there is more
    than one start.
@@ -40,6 +40,7 @@ the one on the run itself comes last.
     deviation of their effects at 1.37, where the posterior has .46 with deviation .08.
 """
 
+import os
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
@@ -56,7 +57,7 @@ from inference.convergence.numbering import cluster_dim
 from inference.convergence.partitions import memberships
 from inference.convergence.r_hat import APART, Agreement, judge, judgement, mixing
 from inference.convergence.starts import CLOSE, components_in_one_place, spread_of_starts
-from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Numbers, Progress
+from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Numbers, Progress, smallest_gain
 from inference.fitting.arguments import scales_in_words
 from inference.methods import advised
 from inference.numerics.programs import latent_sites
@@ -70,7 +71,7 @@ from inference.results.groups import (
     restored_data,
     sample_weight_of,
 )
-from inference.settings import FEWEST_TEMPERATURES
+from inference.settings import FEWEST_TEMPERATURES, Climb
 from zoo.answers import answer_of, scores_new_rows
 from zoo.checks import listed
 from zoo.conjugate.component_prior import ComponentPrior
@@ -142,16 +143,28 @@ def has_converged(request: FitRequest, run: Any, tree: xr.DataTree) -> tuple[boo
         found = judgement(tree)
         return found.converged, found.reasons + _moves_to_add(request, found)
     is_noisy = isinstance(request.method, Stochastic)
+    if run.stop_reason == "interrupted":
+        return False, _why(run.stop_reason, request.checkpoint)
     if run.stop_reason.startswith("the objective"):  # it fell or was not finite
         return False, f"{run.stop_reason}. Next: lower step_size" if is_noisy else _why(run.stop_reason)
     last = _last_objective(run, tree)
-    if not np.isfinite(last) and run.stop_reason != "interrupted":
+    if not np.isfinite(last):
         return False, f"the objective ended at {last}. Next: check the scale of data and priors"
     if is_noisy:
         return _has_levelled(run.trace["objective"][run.best_restart], settings.max_iterations)
     if run.stop_reason == "max_iterations" and settings.tolerance == 0:
-        return False, ""  # as requested
+        return _ends_in_small_gains(request, run), ""  # as requested
     return run.converged and bool(np.isfinite(last)), _why(run.stop_reason)
+
+
+def _ends_in_small_gains(request: FitRequest, run: AscentRun) -> bool:
+    """Whether the last steps would have ended a run by the default tolerance, as `five_small_gains` does."""
+    weight, stream = request.sample_weight, request.stream
+    num_rows = request.data[0].shape[0] if weight is None else weight.sum()
+    small_gain = smallest_gain(num_rows if stream is None else stream.num_rows, Climb.tolerance)
+    recorded = run.trace["objective"][run.best_restart][: run.num_iterations]
+    gains = np.diff(recorded[-SMALL_STEPS - 1 :])
+    return gains.size == SMALL_STEPS and bool((gains < small_gain).all())
 
 
 def _moves_to_add(request: FitRequest, found: Agreement) -> str:
@@ -168,8 +181,18 @@ def _moves_to_add(request: FitRequest, found: Agreement) -> str:
     return f"{advice}, or go from mode to mode by method='tempered', {cost}"
 
 
-def _why(stopped: str) -> str:
+def _to_completion(checkpoint: str | os.PathLike | None) -> str:
+    """Advice after a run that was interrupted, by the file that it was kept in."""
+    if checkpoint is None:
+        return "run it to completion"
+    kept = os.fspath(checkpoint)
+    return f"run it to completion (the same call with checkpoint={kept!r} resumes where it stopped)"
+
+
+def _why(stopped: str, checkpoint: str | os.PathLike | None = None) -> str:
     """Why an ascent that stopped so has not converged, and what to do."""
+    if stopped == "interrupted":
+        return f"the run was interrupted. Next: {_to_completion(checkpoint)}, or continue with init=tree"
     if stopped.startswith("the objective"):
         return f"{stopped}. Next: try other starts (num_restarts), or check the scale of data and priors"
     more = "raise max_iterations or tolerance, continue with init=tree, or try other starts (num_restarts)"
@@ -318,9 +341,7 @@ def _of_chains(tree: xr.DataTree) -> Judgement:
     sizes, stopped = draws_of(tree).sizes, str(tree.attrs.get("stop_reason", ""))
     if stopped.startswith("interrupted"):
         reason = f"the run was interrupted after {sizes['draw']} draws per chain"
-        kept = tree.attrs.get("checkpoint")
-        resumed = f" (the same call with checkpoint={kept!r} resumes where it stopped)" if kept else ""
-        advice = f"run it to completion{resumed}"
+        advice = _to_completion(tree.attrs.get("checkpoint"))
         return Judgement(False, "The run was cut short: do not build on these draws yet", reason, advice)
     if sizes["chain"] < 2:
         reason = f"a single chain of {sizes['draw']} draws cannot be compared with another"
@@ -386,7 +407,8 @@ def _of_ascent(tree: xr.DataTree) -> Judgement:
         )
     if not int(tree.attrs.get("converged", 0)):
         text = f"{name} has not converged: {'q' if variational else 'the estimate'} is not final"
-        reason, _, advice = str(tree.attrs.get(WHY_NOT) or _why(stopped)).partition(". Next: ")
+        why = tree.attrs.get(WHY_NOT) or _why(stopped, tree.attrs.get("checkpoint"))
+        reason, _, advice = str(why).partition(". Next: ")
         return Judgement(False, text, reason, advice)
     result = "q is an approximation of the posterior" if variational else "one estimate, without uncertainty"
     return _of_starts(tree, name, stopped, result, _comparison(model_of(tree), variational))
@@ -640,6 +662,8 @@ def _of_doubtful(tree: xr.DataTree) -> Judgement | None:
         f"Clusters overlap: about {wrong:.0%} of the rows are expected in another cluster than the one named"
     )
     reason = "their probabilities are divided: the groups shade into each other"
+    if kind_of(tree) == "variational":
+        reason += "; q is surer of them than the posterior, so that more may be"
     advice = "act on probabilities (what='probabilities' of predict), not on the label of a single row"
     if not model_of(tree).data[0].holds_documents:
         advice += f"; {_DIRECTIONS}"

@@ -25,7 +25,14 @@ from inference.numerics.weighted_rows import (
 )
 from inference.precision import to_numpy
 from inference.results.files import SAMPLE_DIMS, Labels, dataset, versions
-from inference.results.groups import ROW_DIMS, columns_group, observed_group, with_levels
+from inference.results.groups import (
+    ROW_DIMS,
+    columns_group,
+    mean_over_rows,
+    observed_group,
+    sample_weight_of,
+    with_levels,
+)
 from inference.results.model_fields import describe, field_dims
 from zoo.answers import answer_of, has_answer
 from zoo.model import Model
@@ -123,7 +130,9 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     left_out += absent
     if "log_likelihood" in found:
         rows = found["log_likelihood"]
-        stats["lp"] = rows.sum(axis=-1) + found["log_prior"]
+        weight = fitted.sample_weight
+        of_rows = rows.sum(axis=-1) if weight is None else rows[..., weight > 0] @ weight[weight > 0]
+        stats["lp"] = of_rows + found["log_prior"]
         latents = "integrated out" if answer_of(model, "sums_out_locals") else "drawn"
         row_dims = {"log_likelihood": (model.variable_dims[model.data_names[0]][0],)}
         named = {"log_likelihood": rows}
@@ -173,8 +182,8 @@ def without_rows(tree: xr.DataTree) -> xr.DataTree:
     """The tree with the mean over the rows of their log density in its place, all that a verdict needs."""
     if "log_likelihood" not in tree.children:
         return tree
-    rows = tree["log_likelihood"].to_dataset()
-    return tree.assign(log_likelihood=xr.DataTree(rows.mean(set(rows.dims) - set(SAMPLE_DIMS))))
+    rows = tree["log_likelihood"].to_dataset().map(mean_over_rows, weight=sample_weight_of(tree))
+    return tree.assign(log_likelihood=xr.DataTree(rows))
 
 
 def joined_draws(trees: Sequence[xr.DataTree]) -> xr.DataTree:

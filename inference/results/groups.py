@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from inference.results.files import Labels, check_tree, dataset, model_of
+from inference.results.files import SAMPLE_DIMS, Labels, check_tree, dataset, model_of
 from zoo.intake import Columns
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
@@ -62,6 +62,14 @@ def sample_weight_of(tree: xr.DataTree) -> np.ndarray | None:
     """The weights of the rows, shape (rows,); None where the fit weighs all alike."""
     constants = group_or_empty(tree, "constant_data")
     return constants["sample_weight"].to_numpy() if "sample_weight" in constants else None
+
+
+def mean_over_rows(rows: xr.DataArray, weight: np.ndarray | None) -> xr.DataArray:
+    """The mean of densities over their rows, each as often as its weight says, shape (chain, draw)."""
+    dims = [dim for dim in rows.dims if dim not in SAMPLE_DIMS]
+    if weight is None or not dims:
+        return rows.mean(dims)
+    return rows.weighted(xr.DataArray(weight, dims=dims)).mean(dims)
 
 
 def observed_tables(tree: xr.DataTree) -> dict[str, xr.DataArray]:

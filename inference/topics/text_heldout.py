@@ -133,7 +133,7 @@ class _Scored(NamedTuple):
 
 def _scored(tree: xr.DataTree, counts: Any, protocol: str, seed: Any) -> _Scored:
     """The scores of documents in memory."""
-    model, (documents,), _ = prepared(tree, (counts,))
+    model, (documents,), coords = prepared(tree, (counts,))
     documents = jax.tree.map(np.asarray, documents)
     scored, errors = documents, np.zeros(0)
     if protocol == "bound":
@@ -146,7 +146,8 @@ def _scored(tree: xr.DataTree, counts: Any, protocol: str, seed: Any) -> _Scored
         scores = _completions(tree, model, given, scored)
     scores = np.asarray(scores)
     if protocol == "completion" or model.scored_over_fitted:
-        warn_of_impossible(tree, model, scores, scored)
+        (dim, _) = model.variable_dims[model.data_names[0]]
+        warn_of_impossible(tree, model, scores, scored, coords.get(dim))
     return _Scored(scores, np.bincount(scored.document, scored.count, scored.shape[0]), errors**2)
 
 

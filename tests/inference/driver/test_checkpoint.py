@@ -834,7 +834,7 @@ def test_sigterm_saves_and_returns_what_there_is(two_clusters, tmp_path, monkeyp
     mine = signal.getsignal(signal.SIGTERM)
     with monkeypatch.context() as patch:
         _saving_always(patch, lambda number: number == 2 and os.kill(os.getpid(), signal.SIGTERM))
-        with pytest.warns(UserWarning, match="stopped by interrupted"):
+        with pytest.warns(UserWarning, match="the run was interrupted"):
             tree = fit(model, two_clusters, checkpoint=path, **LONGER)
     assert tree.attrs["stop_reason"] == "interrupted" and tree.attrs["num_iterations"] == 4
     assert terminations == [] and signal.getsignal(signal.SIGTERM) is mine

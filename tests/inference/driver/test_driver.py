@@ -18,11 +18,12 @@ import numpy as np
 import pytest
 
 from inference import fit
+from inference.diagnostics import summary_text
 from inference.driver.ascent import ascend
 from inference.driver.checkpoint import Checkpoint
 from inference.driver.progress import new_progress
 from inference.fitting.in_memory import progress_line
-from inference.fitting.verdict import five_small_gains
+from inference.fitting.verdict import five_small_gains, verdict
 from tests.support.interruptions import cut_short, same
 from tests.support.processes import started
 from zoo.mixture import Mixture
@@ -138,6 +139,23 @@ def press_ctrl_c():
     os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.parametrize("method", ["vb", "svi"])
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_an_interrupted_ascent_says_how_to_go_on(
+    small_model, two_clusters, monkeypatch, tmp_path, method, is_kept
+):
+    cut_short(monkeypatch, 1)
+    checkpoint = tmp_path / "run" if is_kept else None
+    with pytest.warns(UserWarning, match="the run was interrupted. Next: run it to completion"):
+        tree = fit(
+            small_model, two_clusters, method=method, tolerance=0, num_samples=2, checkpoint=checkpoint
+        )
+    resumes = f"the same call with checkpoint={os.fspath(tmp_path / 'run')!r} resumes where it stopped"
+    said = verdict(tree)
+    assert said.reason.startswith("the run was interrupted") and (resumes in said.advice) == is_kept
+    assert "max_iterations" not in said.advice and "init=tree" in said.advice
+
+
 @pytest.mark.usefixtures("default_ctrl_c")
 def test_ctrl_c_returns_what_there_is(small_model, two_clusters):
     threading.Thread(target=press_ctrl_c, daemon=True).start()
@@ -170,6 +188,17 @@ def test_zero_tolerance_runs_exactly_the_iterations_asked_for(small_model, two_c
     tree = fit(small_model, two_clusters, tolerance=0, max_iterations=77, num_samples=2, num_restarts=1)
     assert tree.attrs["num_iterations"] == 77 and tree["trace"].sizes["iteration"] == 77
     assert tree.attrs["stop_reason"] == "max_iterations"
+
+
+@pytest.mark.parametrize("steps", [8, 300])
+def test_zero_tolerance_is_judged_by_the_gains_of_the_last_steps(steps):
+    x = np.random.default_rng(0).normal(size=(60, 1)) + 5 * (np.arange(60)[:, None] < 25)
+    call = {"method": "em", "init": "random", "num_restarts": 1, "max_iterations": steps}
+    tree = fit(Mixture.from_data(x, num_components=2), x, tolerance=0, **call)
+    levelled = (np.diff(tree["trace"]["objective"])[-5:] < 1e-6 * len(x)).all()
+    assert tree.attrs["num_iterations"] == steps and levelled == (steps > 8)
+    assert tree.attrs["converged"] == levelled and ("has not converged" in tree.attrs["verdict"]) != levelled
+    assert ("still rising" in summary_text(tree)) != levelled
 
 
 def test_not_converging_warns_with_advice(small_model, two_clusters):

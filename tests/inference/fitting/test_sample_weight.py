@@ -8,6 +8,8 @@ import scipy.sparse
 
 import zoo
 from inference import fit, model_of, predict
+from inference.convergence.identifiable import invariants
+from inference.diagnostics.arviz_trees import for_arviz
 from inference.fitting import in_memory
 from tests.support.component_families import FAMILIES, mixture, rows
 from zoo import conjugate
@@ -53,6 +55,22 @@ def test_integer_weights_are_repeated_rows(method, name):
     )
     assert int(weighted["variational"]["num_occupied"]) == int(copies["variational"]["num_occupied"])
     np.testing.assert_array_equal(weighted["constant_data"]["sample_weight"], weight)
+
+
+def test_densities_of_weighted_rows_are_those_of_repeated_rows():
+    """Log joint and mean log density of one state; the log likelihood that ArviZ scales sums to the same."""
+    x, weight = rows("GaussianWishart", 40), np.random.default_rng(0).integers(0, 4, 40)
+    r = np.random.default_rng(1).dirichlet(np.full(3, 0.3), 40)
+    model = mixture("GaussianWishart", concentration=1.0)
+    call = {"method": "vb", "max_iterations": 12, "tolerance": 0, "num_samples": 40}
+    weighted = fit(model, x, sample_weight=weight, init={"responsibilities": r}, **call)
+    repeated = np.repeat(r, weight, axis=0)
+    copies = fit(model, np.repeat(x, weight, axis=0), init={"responsibilities": repeated}, **call)
+    found, wanted = (invariants(tree) for tree in (weighted, copies))
+    for name in ("lp", "mean_log_likelihood"):
+        np.testing.assert_allclose(found[name], wanted[name], rtol=1e-9)
+    sums = [for_arviz(tree)["log_likelihood"].to_dataset().sum("observation") for tree in (weighted, copies)]
+    np.testing.assert_allclose(*(own.to_dataarray() for own in sums), rtol=1e-9)
 
 
 @pytest.mark.slow

@@ -209,13 +209,14 @@ def test_rows_that_may_be_of_another_cluster_are_cautioned_of(divided, weight, s
     held = xr.Dataset({"responsibilities": (("observation", "component"), soft)})
     rows = np.where(np.arange(100) < divided, 1.0 if weight is None else weight, 1.0)
     constants = xr.Dataset({} if weight is None else {"sample_weight": ("observation", rows)})
-    draws = xr.Dataset({"weights": (("chain", "draw", "component"), [[[0.5, 0.5]]])})
+    draws = xr.Dataset({"weights": (("chain", "draw", "component"), [[[0.5, 0.5]] * 2])})
     tree = xr.DataTree.from_dict({"posterior": draws, "variational": held, "constant_data": constants})
     tree.attrs |= {"model": "mixture", "model_fields": "{}"}
     found = verdict._of_doubtful(tree)
     assert (found is None) == (said is None)
     if said:
         assert found.good is None and f"about {said} of the rows" in found.text
+        assert found.reason.endswith("q is surer of them than the posterior, so that more may be")
 
 
 def test_one_column_of_each_pair_and_those_with_one_number_are_to_be_left_out():

@@ -87,6 +87,24 @@ def test_one_direction_alone_would_be_wrong(side):
     assert of_errors(errors, [one.std(ddof=1) / np.sqrt(REPLICATES) for one in found]) < FALSE_ALARMS
 
 
+def test_two_replicates_that_agree_by_chance_are_no_less_uncertain():
+    """Of 320 pairs by their spread alone 64 on average would be beyond three standard errors."""
+    misses = []
+    for seed in range(40):
+        found = ladder(seed, 100)
+        for i in range(0, REPLICATES, 2):
+            attrs, _ = told(found[i : i + 2], POWERS, trips(100)[i : i + 2])
+            misses.append((attrs["log_evidence"] - TRUTH) / attrs["log_evidence_se"])
+    assert np.sum(np.abs(misses) > 3) <= stats.binom.isf(FALSE_ALARMS, len(misses), 2 * stats.norm.sf(3))
+
+
+def test_replicates_that_disagree_have_the_error_of_their_spread():
+    """Each moves too slowly for its blocks to show it: they are half a nat apart."""
+    apart = ladder(0, 400)[:4] + 0.5 * np.arange(4)[:, None, None] - 0.75
+    attrs, _ = told(apart, POWERS, trips(400)[:4])
+    assert attrs["log_evidence_se"] > 0.25
+
+
 def test_impossible_draws_of_the_prior_count_as_such():
     """A third of the prior has likelihood zero: the evidence is less by log 2/3."""
     found = ladder(0, 3000)

@@ -441,7 +441,7 @@ def test_a_word_that_no_topic_gives_has_density_zero():
     tree = fit(zoo.PLSI(num_topics=2), table, max_iterations=5, tolerance=0, **OPTIONS)
     new = table.iloc[:3].copy()
     new.loc[new.index[1], "unused"] = 4.0
-    named = r"1 of 3 documents have density zero \(rows 1\): the fit gives probability zero to unused"
+    named = r"1 of 3 documents have density zero \(rows d1\): the fit gives probability zero to unused"
     with pytest.warns(UserWarning, match=named):
         scores = log_density(tree, new).values
     assert np.isneginf(scores[1]) and np.isfinite(scores[[0, 2]]).all()
@@ -550,13 +550,33 @@ def test_only_words_that_no_topic_gives_are_named_and_only_of_documents_of_densi
     cells = [(0, 0, 1), (0, 4, 2), (1, 0, 1), (1, 2, 1), (1, 5, 0), (3, 1, 2), (3, 2, 1), (3, 3, 1)]
     start = "2 of 4 documents have density zero (rows 1, 3): the fit gives probability zero to "
     found = zeros_of_words(6, cells, [-1.0, -np.inf, -2.0, -np.inf])
-    assert found == [start + "c, d; fit with smoothing"]
+    remedy = "; fit by em with smoothing=0.1, tokens added to every word of every topic"
+    assert found == [start + "c, d" + remedy]
     found = zeros_of_words(6, cells[:3], [-1.0, -np.inf])
     assert found == [
-        "1 of 2 documents have density zero (rows 1): "
-        "the fit gives probability zero to their words; fit with smoothing"
+        "1 of 2 documents have density zero (rows 1): the fit gives probability zero to their words" + remedy
     ]
     assert zeros_of_words(6, cells, [-1.0, -5.0, -2.0, -3.0]) == []
+
+
+@pytest.mark.filterwarnings("ignore:plsi by em has not converged")
+def test_new_documents_of_density_zero_go_by_their_labels():
+    table = pd.DataFrame([[4, 1, 0], [1, 5, 0], [3, 3, 0]], columns=list("abc"))
+    tree = fit(zoo.PLSI(num_topics=2), table, max_iterations=5, **OPTIONS)
+    new = pd.DataFrame([[1, 2, 0], [1, 0, 3]], columns=list("abc"), index=["first", "second"])
+    for ask in (lambda: log_density(tree, new), lambda: heldout(tree, new, protocol="likelihood")):
+        with pytest.warns(UserWarning, match=r"zero \(rows second\).* to c; fit by em with smoothing"):
+            ask()
+
+
+def test_a_score_that_is_fitted_to_the_document_scored_is_refused():
+    table = pd.DataFrame([[4, 1, 1], [1, 5, 1], [3, 3, 2]], columns=list("abc"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        tree = fit(zoo.PLSI(num_topics=2), table, max_iterations=5, **OPTIONS)
+    with pytest.raises(ValueError, match="fits the topic shares of a new document to that document"):
+        heldout(tree, table)
+    assert np.isfinite(heldout(tree, table, protocol="completion")["mean"])
 
 
 def test_five_words_and_five_documents_of_density_zero_are_named():

@@ -231,7 +231,7 @@ def test_the_schedule_starts_resumes_and_goes_on_with_all_tokens(tmp_path, monke
     call = settings | {"num_restarts": 4, "checkpoint": tmp_path / "run"}
     with monkeypatch.context() as patched:
         cut_short(patched, after=1)
-        with pytest.warns(UserWarning, match="stopped by interrupted"):
+        with pytest.warns(UserWarning, match="the run was interrupted"):
             fit(model, counts, **call)
     resumed = fit(model, counts, **call)
     for group in ("posterior", "trace"):
