@@ -374,7 +374,10 @@ def _correlations(tree: xr.DataTree, asked: Asked) -> pd.DataFrame:
     values = flat_draws(canonical_correlations(tree)["correlations"])
     found = intervals(values, kind_of(tree), asked.probability)
     table = pd.DataFrame(found, index=pd.RangeIndex(1, values.shape[1] + 1, name="rank"))
-    note = f"of the two views, given the loadings; {kind_in_words(tree)}"
+    note = "of the two views, given the loadings: of natural parameters with the noise of their cells"
+    if not all(_is_linear(model_of(tree), place) for place in (0, 1)):
+        note += ", by the information that a cell has (yes/no: 1 / (p (1 - p)); a count: 1 / mean)"
+    note += f"; {kind_in_words(tree)}"
     if _has_point_latents(tree):
         note += f"; {_OF_POINTS}"
     table.attrs |= {"title": "Canonical correlations", "note": note, "bias": _bias(tree)}
