@@ -112,9 +112,9 @@ def profiles(
     variance that the model explains and does not: the rest is noise; of columns in their standard deviations
     where each has a noise of its own), ``lb``, ``ub``, ``cumulative``, ``name`` (the columns with the largest
     loadings in their standard deviations, those of one sign against those of the other). Cells that are not
-    Gaussian: shares of the variance of the natural parameters. Paired views also have ``kind``
-    (``"shared"`` or the name of the one view that has it) and ``share_0``, ``share_1``, ... of the variance
-    of each view.
+    Gaussian: shares of the variance of the natural parameters; beside Gaussian ones of that of the cells, the
+    mean over the columns. Paired views also have ``kind`` (``"shared"`` or the name of the one view that has
+    it) and ``share_0``, ``share_1``, ... of the variance of each view.
 
     ``"loadings"``: index ``view`` (name of the data site), ``column``, ``latent``; columns ``mean``, ``lb``,
     ``ub``, ``probability`` (that the sign is right).
@@ -469,6 +469,8 @@ def _topic_cards(topics: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> list[
 
 def _latent_cards(table: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> list[Cards]:
     """A card a latent: its share of the variance, its largest loadings, the rows at its ends."""
+    if not len(table):
+        return []
     shown, kinds = profile_cells(table)["share"], table.get("kind", pd.Series("", table.index))
     rows, told = tables.get("extreme_rows"), {k: {} for k in table.index}
     if rows is not None:

@@ -1,4 +1,4 @@
-"""Canonical correlations of cells that are not Gaussian, against those of a large table drawn from the model."""
+"""Canonical correlations of cells that are not Gaussian, against those of many rows drawn from the model."""
 
 import jax
 import numpy as np
