@@ -86,7 +86,7 @@ def projection_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame
         found |= {} if columns is None else {"columns": columns}
     elif turns:
         found["latents"] = _by_inner_products(aligned, asked)
-    if "latents" in found:  # in the canonical orientation one that has vanished is zero in every draw
+    if views or turns:  # in the canonical orientation a latent that has vanished is zero in every draw
         found["latents"] = found["latents"][found["latents"]["share"] != 0.0]
     rows = _extreme_rows(aligned, asked)
     found |= {} if rows is None else {"extreme_rows": rows}

@@ -49,7 +49,7 @@ def of_rows(model, values):
         (("bernoulli", "bernoulli"), 1.5),
         (("poisson", "bernoulli"), 0.5),
         ((Categorical(3), Ordinal(4)), 0.7),
-        ((MIXED, Poisson()), 0.3),
+        ((MIXED, Gaussian(None)), 0.5),
     ],
     ids=lambda value: "" if isinstance(value, float) else "-".join(type(f).__name__ for f in value),
 )
