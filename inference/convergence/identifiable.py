@@ -37,6 +37,7 @@ import xarray as xr
 from inference.convergence.partitions import cluster_sizes
 from inference.results.files import SAMPLE_DIMS, first_number, model_of
 from inference.results.groups import (
+    ROW_DIMS,
     group_of,
     group_or_empty,
     labels_of,
@@ -80,6 +81,13 @@ def kind_of(tree: xr.DataTree) -> str:
     if "variational" not in tree.children or ("trace" in tree.children and "chain" in tree["trace"].dims):
         return "sampling"
     return "point" if sizes["chain"] == 1 and sizes["draw"] == 1 else "variational"
+
+
+def has_point_parameters(tree: xr.DataTree) -> bool:
+    """Whether the parameters, all that is not of single rows, are one estimate."""
+    parameters = [value for value in draws_of(tree).data_vars.values() if not ROW_DIMS & set(value.dims)]
+    first = (value.isel(chain=0, draw=0, drop=True) for value in parameters)
+    return bool(parameters) and all(bool((v == own).all()) for v, own in zip(parameters, first, strict=True))
 
 
 def draws_of(tree: xr.DataTree) -> xr.Dataset:

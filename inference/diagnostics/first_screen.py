@@ -176,7 +176,7 @@ def _found_latents(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> str:
         shared = int((latents["kind"] == "shared").sum())
         own = len(latents) - shared
         text = _counted(shared, "shared latent") + (f" and {own} of one table alone" if own else "")
-    if "of" not in latents.attrs:
+    if "of" not in latents.attrs or not len(latents):
         return text
     explained, of = float(latents["share"].sum()), latents.attrs["of"]
     if explained < 1 - 1e-9:

@@ -5,6 +5,7 @@ one labelling (`inference.symmetry.relabel`, `inference.symmetry.topics.align_to
 canonical orientation (`inference.symmetry.align_rotation`).
 """
 
+import re
 import textwrap
 from itertools import chain
 
@@ -12,7 +13,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from inference.convergence.identifiable import draws_of, kind_of
+from inference.convergence.identifiable import draws_of, has_point_parameters, kind_of
 from inference.convergence.starts import starts_table
 from inference.diagnostics.blocks import AnswerCard, Cards, ShownTable
 from inference.diagnostics.cluster_profiles import SURE, cluster_tables, seen_memberships
@@ -41,10 +42,9 @@ _MOST_CLUSTERS = 8
 _MOST_TOPICS = 20
 _MOST_LOADINGS = 12
 TYPICAL = 3  # rows that are named of each cluster or end
-_OF_CLUSTERS = (
-    "The share counts the fitted rows; the mixing proportion is the share of new ones. The other intervals "
-    "are of the cluster's mean, rate or probability, not of its cells."
-)
+_OF_SHARES = "The share counts the fitted rows; the mixing proportion is the share of new ones."
+_OF_CLUSTERS = "The other intervals are of the cluster's mean, rate or probability, not of its cells."
+_INTERVAL = re.compile(r"\([^()]+ to [^()]+\)")
 _WEIGHTED = "The rows have weights: the mixing proportion goes by these, while a share counts each row once."
 _DATES = ("date", "others_date")  # columns that repeat means as dates, and where means and widths are
 _SHARE = "share"  # the form of a probability of a value
@@ -112,9 +112,9 @@ def profiles(
     variance that the model explains and does not: the rest is noise; of columns in their standard deviations
     where each has a noise of its own), ``lb``, ``ub``, ``cumulative``, ``name`` (the columns with the largest
     loadings in their standard deviations, those of one sign against those of the other). Cells that are not
-    Gaussian: shares of the variance of the natural parameters. Paired views also have ``kind``
-    (``"shared"`` or the name of the one view that has it) and ``share_0``, ``share_1``, ... of the variance
-    of each view.
+    Gaussian: shares of the variance of the natural parameters; beside Gaussian ones of that of the cells, the
+    mean over the columns. Paired views also have ``kind`` (``"shared"`` or the name of the one view that has
+    it) and ``share_0``, ``share_1``, ... of the variance of each view.
 
     ``"loadings"``: index ``view`` (name of the data site), ``column``, ``latent``; columns ``mean``, ``lb``,
     ``ub``, ``probability`` (that the sign is right).
@@ -324,13 +324,23 @@ def answer_blocks(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> list[st
     if not found:
         return []
     found += _estimated(tree)
-    if kind_of(tree) != "point":
-        of = kind_in_words(tree).removeprefix("intervals are ")
-        note = f"In brackets: 90 % intervals {of}; none where it is shorter than the digits shown."
-        found += [f"{note} {_OF_CLUSTERS}" if "clusters" in tables else note]
+    if kind_of(tree) != "point" and (note := _bracket_note(tree, found, "clusters" in tables)):
+        found.append(note)
     if "clusters" in tables and tables["clusters"].attrs["rows_have_weights"]:
         found.append(_WEIGHTED)
     return found
+
+
+def _bracket_note(tree: xr.DataTree, shown: list[str | Cards | ShownTable], of_clusters: bool) -> str:
+    """How to read the intervals in brackets; of parameters that are points, that they have none."""
+    are_points = has_point_parameters(tree)
+    points = "The parameters are points, without uncertainty." if are_points else ""
+    if not any(_INTERVAL.search(line) for block in shown for line in _in_text(block, 110)):
+        return points
+    of = kind_in_words(tree).removeprefix("intervals are ")
+    note = f"In brackets: 90 % intervals {of}; none where it is shorter than the digits shown."
+    parts = [note, points, _OF_SHARES * of_clusters, _OF_CLUSTERS * (of_clusters and not are_points)]
+    return " ".join(filter(None, parts))
 
 
 def _number_words(table: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> list[str]:
@@ -471,6 +481,8 @@ def _topic_cards(topics: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> list[
 
 def _latent_cards(table: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> list[Cards]:
     """A card a latent: its share of the variance, its largest loadings, the rows at its ends."""
+    if not len(table):
+        return []
     shown, kinds = profile_cells(table)["share"], table.get("kind", pd.Series("", table.index))
     rows, told = tables.get("extreme_rows"), {k: {} for k in table.index}
     if rows is not None:

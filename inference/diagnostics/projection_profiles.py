@@ -4,6 +4,10 @@ All draws are turned to the canonical orientation (`inference.symmetry.align_rot
 covariance C and loadings W, latent k explains :math:`(C W^T W)_{kk}`; these add up to the trace of
 :math:`W C W^T`, so shares do whatever the orientation. C is the identity where the latents are summed out,
 else the covariance over the fitted rows.
+
+Columns of Gaussian cells beside others have no scale in common. Shares are then of the cells, each column in
+its standard deviations: the share of a column that is explained, parted between latents by their shares
+:math:`(W C)_{dk} W_{dk}` of its natural parameters, and the mean of these over the columns.
 """
 
 from collections.abc import Mapping
@@ -82,6 +86,8 @@ def projection_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame
         found |= {} if columns is None else {"columns": columns}
     elif turns:
         found["latents"] = _by_inner_products(aligned, asked)
+    if views or turns:  # in the canonical orientation a latent that has vanished is zero in every draw
+        found["latents"] = found["latents"][found["latents"]["share"] != 0.0]
     rows = _extreme_rows(aligned, asked)
     found |= {} if rows is None else {"extreme_rows": rows}
     if answer_of(model, "num_canonical") and len(views) == 2:
@@ -147,6 +153,38 @@ def _explained(view: _View, covariance: np.ndarray | None) -> np.ndarray:
     return np.maximum(np.einsum("skl,slk->sk", covariance, gram), 0.0)
 
 
+def _explained_of_cells(
+    view: _View, covariance: np.ndarray | None, pair: tuple[np.ndarray, np.ndarray], owner: np.ndarray
+) -> np.ndarray:
+    """Sum of the columns' explained shares by latent, (draws, latents), of as many draws as ``pair`` has.
+
+    Args:
+        view: the view.
+        covariance: of the latents, or None.
+        pair: explained and remaining variance of its columns.
+        owner: the column of each row of its loadings.
+    """
+    explained, left = pair
+    chosen = _places(len(view.loadings), len(explained))
+    loadings = view.loadings[chosen]
+    turned = loadings if covariance is None else loadings @ covariance[chosen]
+    parts = np.maximum(turned * loadings, 0.0)  # as in `_explained`
+    by_column = np.stack([parts[:, owner == d].sum(1) for d in range(explained.shape[1])], axis=1)
+    whole = by_column.sum(-1)
+    shares = _share_of(explained, explained + left) / np.where(whole > 0, whole, 1.0)
+    return np.einsum("sd,sdk->sk", shares, by_column)
+
+
+def _places(size: int, count: int) -> np.ndarray:
+    """Which of ``size`` draws `_variances` takes where it has ``count``."""
+    return np.linspace(0, size - 1, count).round().astype(int)
+
+
+def _share_of(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Quotient, zero where nothing varies; NaN stays."""
+    return np.divide(part, whole, where=whole != 0, out=np.zeros_like(whole))
+
+
 def _variances_by_view(model: Model, values: Mapping[str, Any]) -> dict[str, tuple[jax.Array, jax.Array]]:
     return answer_of(model, "view_variances", values)
 
@@ -178,8 +216,13 @@ def _bias(tree: xr.DataTree) -> str:
 
 def _is_linear(model: Model, place: int) -> bool:
     """Whether the cells of a view are Gaussian about their natural parameters."""
+    return _forms(model, place) == {"quadratic"}
+
+
+def _forms(model: Model, place: int) -> frozenset[str]:
+    """Of the log-partition functions of a view's columns."""
     family = model.part_families[place]
-    return family is None or family.log_partition_forms == {"quadratic"}
+    return frozenset({"quadratic"}) if family is None else family.log_partition_forms
 
 
 def _latents(
@@ -190,13 +233,24 @@ def _latents(
 ) -> pd.DataFrame:
     """Shares of variance by latent."""
     model, kind, covariance = model_of(aligned), kind_of(aligned), _covariance(aligned)
-    by_view = [_explained(view, covariance) for view in views]
-    totals = []
-    for view, explained in zip(views, by_view, strict=True):
-        noise = 0.0
-        if view.is_linear:  # the noise of a thinner set of draws, by its mean
-            noise = float((variances[view.suffix][1] / view.factors).sum(1).mean())
-        totals.append(explained.sum(1) + noise)
+    sites = [model.data_names.index(view.name) for view in views]
+    forms = frozenset().union(*(_forms(model, place) for place in sites))
+    by_cells = {"quadratic"} < forms and all(view.suffix in variances for view in views)
+    by_view, totals = [], []
+    for view, place in zip(views, sites, strict=True):
+        if by_cells:
+            pair, family = variances[view.suffix], model.part_families[place]
+            size = pair[0].shape[1]
+            owner = np.arange(size) if family is None else np.asarray(family.param_columns(size))
+            explained = _explained_of_cells(view, covariance, pair, owner)
+            total = np.full(len(explained), float(size))
+        else:
+            explained = _explained(view, covariance)
+            # the noise of a thinner set of draws, by its mean
+            noise = (variances[view.suffix][1] / view.factors).sum(1).mean() if view.is_linear else 0.0
+            total = explained.sum(1) + noise
+        by_view.append(explained)
+        totals.append(total)
     whole = sum(by_view) / sum(totals)[:, None]
     table = _by_latent(whole, kind, asked)
     if len(views) > 1:
@@ -209,11 +263,11 @@ def _latents(
     cells = views[0].name if len(views) < len(model.data) else "the cells"  # inputs of a kernel have none
     of = (
         f"the variance of {cells}; the rest is noise"
-        if all(view.is_linear for view in views)
+        if by_cells or all(view.is_linear for view in views)
         else "the variance of natural parameters"
     )
     note = f"share of {of}; {kind_in_words(aligned)}"
-    if any(np.any(view.factors != 1.0) for view in views):
+    if by_cells or any(np.any(view.factors != 1.0) for view in views):
         note += "; columns are in their standard deviations"
     if _has_point_latents(aligned):
         note += f"; {_OF_POINTS}"
@@ -221,7 +275,7 @@ def _latents(
         note += (
             f"; kind: the only view that has the latent, or shared; share_0, ...: of {', '.join(names)} alone"
         )
-    if remedies := list(filter(None, model.scale_remedies)):
+    if not by_cells and (remedies := list(filter(None, model.scale_remedies))):
         note += (
             "; in the units of the columns, so that those with large numbers count most (unless all are in "
             f"the same unit, {remedies[0]})"
@@ -255,7 +309,8 @@ def _by_inner_products(aligned: xr.DataTree, asked: Asked) -> pd.DataFrame:
     """Shares of the latents' variance of a model without loadings."""
     latents = flat_draws(draws_of(aligned)[model_of(aligned).roles.latent], "observation", "latent")
     sizes = (latents**2).sum(1)
-    table = _by_latent(sizes / sizes.sum(1, keepdims=True), kind_of(aligned), asked)
+    total = np.broadcast_to(sizes.sum(1, keepdims=True), sizes.shape)
+    table = _by_latent(_share_of(sizes, total), kind_of(aligned), asked)
     note = f"share of the variance of all fitted latents; {kind_in_words(aligned)}"
     table.attrs |= {"title": "Latents by their variance", "note": note}
     return table
@@ -304,8 +359,7 @@ def _columns(
             columns = names_along(aligned, dim, explained.shape[1], "feature")
         else:
             columns = view.columns
-        share = np.divide(explained, total, where=total != 0, out=np.zeros_like(total))  # NaN stays
-        found = intervals(share, kind, asked.probability)
+        found = intervals(_share_of(explained, total), kind, asked.probability)
         for d, column in enumerate(columns):
             cells = {"explained": found["mean"][d], "lb": found["lb"][d], "ub": found["ub"][d]}
             rows.append({"view": view.name, "column": column} | cells)
@@ -354,7 +408,7 @@ def _extreme_rows(aligned: xr.DataTree, asked: Asked) -> pd.DataFrame | None:
     scores, spread = found
     names = np.arange(len(scores)) if names is None or len(names) != len(scores) else names
     rows = []
-    for k in range(scores.shape[1]):
+    for k in np.flatnonzero(np.ptp(scores, axis=0)):  # a latent that has vanished has no ends
         order = np.argsort(scores[:, k], kind="stable")
         count = min(asked.num_rows, len(order) // 2)
         for end, places in (("low", order[:count]), ("high", order[::-1][:count])):
@@ -374,7 +428,10 @@ def _correlations(tree: xr.DataTree, asked: Asked) -> pd.DataFrame:
     values = flat_draws(canonical_correlations(tree)["correlations"])
     found = intervals(values, kind_of(tree), asked.probability)
     table = pd.DataFrame(found, index=pd.RangeIndex(1, values.shape[1] + 1, name="rank"))
-    note = f"of the two views, given the loadings; {kind_in_words(tree)}"
+    note = "of the two views, given the loadings: of natural parameters with the noise of their cells"
+    if not all(_is_linear(model_of(tree), place) for place in (0, 1)):
+        note += ", by the information that a cell has (yes/no: 1 / (p (1 - p)); a count: 1 / mean)"
+    note += f"; {kind_in_words(tree)}"
     if _has_point_latents(tree):
         note += f"; {_OF_POINTS}"
     table.attrs |= {"title": "Canonical correlations", "note": note, "bias": _bias(tree)}

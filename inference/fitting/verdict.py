@@ -52,7 +52,7 @@ import pandas as pd
 import xarray as xr
 
 from inference.algorithm import AscentRun, FitRequest, Sampler, Stochastic
-from inference.convergence.identifiable import draws_of, kind_of
+from inference.convergence.identifiable import draws_of, has_point_parameters, kind_of
 from inference.convergence.numbering import cluster_dim
 from inference.convergence.partitions import memberships
 from inference.convergence.r_hat import APART, Agreement, judge, judgement, mixing
@@ -399,7 +399,7 @@ def _of_ascent(tree: xr.DataTree) -> Judgement:
     stopped = str(tree.attrs.get("stop_reason", "no reason recorded"))
     name = str(tree.attrs.get("method", "the ascent"))
     name = name.upper() if len(name) < 4 else name
-    variational = kind_of(tree) == "variational"
+    variational = kind_of(tree) == "variational" and not has_point_parameters(tree)
     if stopped == _SOLVED:
         reason = "a closed form: the optimum of the objective, one point without uncertainty"
         return Judgement(

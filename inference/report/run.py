@@ -18,6 +18,7 @@ from inference.report.page import Code, Front, Paragraph, Picture, Section, Show
 from inference.results.files import model_of
 from inference.results.groups import columns_of, group_or_empty
 from zoo import MODELS
+from zoo.checks import listed
 from zoo.model import Model
 
 _MOST_NAMES = 6  # of columns on the first screen
@@ -170,10 +171,12 @@ def run_facts(tree: xr.DataTree) -> dict[str, str]:
     """Collect method, data, draws, time, seed, settings and versions of a run; unknown ones are left out."""
     attrs, sizes, kind = tree.attrs, draws_of(tree).sizes, kind_of(tree)
     facts = {"method": str(attrs.get("method", "not recorded"))}
-    first = model_of(tree).data_names[0]
-    if first in group_or_empty(tree, "observed_data"):
-        shape = tree["observed_data"][first].shape
-        facts["data"] = f"{shape[0]} rows, {shape[1]} features"
+    held = group_or_empty(tree, "observed_data")
+    shapes = {name: held[name].shape for name in model_of(tree).data_names if name in held}
+    if shapes:
+        (rows, *_), *_ = shapes.values()
+        of = listed(f"{shape[1]} features of {name}" for name, shape in shapes.items() if len(shape) > 1)
+        facts["data"] = f"{rows} rows, {of.partition(' of ')[0] if len(shapes) == 1 else of}"
     elif "count" in group_or_empty(tree, "observed_data"):
         cells = tree["observed_data"].to_dataset()
         facts["data"] = (

@@ -20,15 +20,17 @@ swaps between draws alone. Where two singular values are close, single component
 
 Canonical correlations
 ----------------------
-Given the loadings, natural parameters (or Gaussian cells) of the views have the covariances
+Given the loadings, natural parameters with the noise of the cells have the covariances
 :math:`\Sigma_{vv} = \sigma^2 V_v V_v^T + \Psi_v` and :math:`\Sigma_{01} = \sigma^2 V_0 V_1^T`. Their
 canonical correlations and directions depend on nothing that a rotation of latents changes. They take the
 place of the loadings themselves, which by maximum likelihood span the same space as the directions but are
 turned and scaled in it (Bach and Jordan 2005; Archambeau, Delannay and Verleysen 2006).
 
-Psi_v is the covariance of the full-covariance model, the noise variance of Gaussian cells, and nothing for
-other cells: the correlations are then those of natural parameters, and equal to one where views have no
-latents of their own.
+Psi_v is the covariance of the full-covariance model, and the noise variance of Gaussian cells. Other cells
+have the noise of Gaussian cells that would tell as much of their natural parameters: Psi_v is the inverse of
+their Fisher information, averaged over the fitted rows, such as 1 / (p (1 - p)) of a yes/no column and one
+over the mean of a count (the delta method: Nakagawa, Johnson and Schielzeth 2017). Without it natural
+parameters, fewer latents than columns, correlate perfectly whatever the data.
 """
 
 import numpy as np
@@ -44,6 +46,7 @@ from inference.convergence.identifiable import (
 )
 from inference.convergence.r_hat import effective_sample_size, is_constant, psrf_of
 from inference.methods.paired.closed_form import canonical
+from inference.precision import double_precision
 from inference.results.files import model_of
 from inference.results.groups import loadings_of
 from zoo import late
@@ -181,9 +184,10 @@ def _separation(singular: np.ndarray) -> np.ndarray:
     return (nearest == np.arange(len(means))).mean((0, 1))
 
 
-JITTER = 1e-10  # of each column's variance, where views have no noise
+JITTER = 1e-10  # of each column's variance, where views have next to no noise
 
 
+@double_precision
 def canonical_correlations(tree: xr.DataTree) -> xr.Dataset:
     """Canonical correlations and directions of every draw.
 

@@ -643,6 +643,13 @@ class Categorical(Family):
         probs = jnp.exp(self.log_probs(theta))
         return most_probable(probs, theta.dtype)
 
+    def mean_information(self, theta: Array, cut_points: Array | None) -> Array:
+        """Covariance of the indicators of all classes but the first, a block for each column."""
+        probs = jnp.exp(self.log_probs(theta))[..., 1:]
+        blocks = jnp.eye(self.params_per_cell) * jnp.mean(probs, axis=0)[..., None]
+        blocks -= jnp.einsum("ndi,ndj->dij", probs, probs) / len(probs)
+        return jax.scipy.linalg.block_diag(*blocks)
+
     def expected_cells(
         self, theta: Array, weights: Array, normal_weights: Array | None, cut_points: Array | None
     ) -> tuple[Array, Array]:
@@ -727,6 +734,14 @@ class Ordinal(Family):
         levels = jnp.arange(1, self.num_levels + 1)
         mean = probs @ levels
         return mean, probs @ levels**2 - mean**2
+
+    def mean_information(self, theta: Array, cut_points: Array) -> Array:
+        """Sum of p'(theta)^2 / p(theta) over the levels."""
+        probs = self.level_probs(theta, cut_points)
+        below = jax.nn.sigmoid(cut_points - theta[..., None])
+        slopes = jnp.diff(jnp.pad(below * (1.0 - below), ((0, 0), (0, 0), (1, 1))), axis=-1)
+        terms = jnp.where(probs > 0, slopes**2 / jnp.where(probs > 0, probs, 1.0), 0.0)
+        return jnp.diag(jnp.mean(jnp.sum(terms, axis=-1), axis=0))
 
     def sample(self, key: Array, theta: Array, cut_points: Array, shape: tuple[int, ...]) -> Array:
         """Draws of levels."""

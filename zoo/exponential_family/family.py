@@ -387,6 +387,18 @@ class Family(Assumptions):
         """
         return self.mean(theta), self.variance(theta)
 
+    def mean_information(self, theta: Array, cut_points: Array | None) -> Array:
+        """Fisher information of the natural parameters of a row, averaged over rows.
+
+        Args:
+            theta: natural parameters of rows, as in `log_partition`, shape (num_rows, num_features, ...).
+            cut_points: as in `log_density_at`.
+
+        Returns:
+            Shape (num_params, num_params), positive semi-definite.
+        """
+        return jnp.diag(jnp.mean(self.variance(theta) / self.dispersion**2, axis=0))
+
     def expected_cells(
         self, theta: Array, weights: Array, normal_weights: Array | None, cut_points: Array | None
     ) -> tuple[Array, Array]:
@@ -880,6 +892,14 @@ class ByColumn(Family):
         parts = zip(self._parts(theta), self._cuts(cut_points), strict=True)
         pairs = [family.mean_and_variance(own, cuts) for (family, _, own), cuts in parts]
         return tuple(self.by_column(list(part)) for part in zip(*pairs, strict=True))
+
+    def mean_information(self, theta: Array, cut_points: Array | None) -> Array:
+        """Of each column by its family; cells of different columns are independent."""
+        found = jnp.zeros(theta.shape[-1:] * 2)
+        for (family, _, params), cuts in zip(self.groups, self._cuts(cut_points), strict=True):
+            own = family.mean_information(family.shaped(theta[..., params]), cuts)
+            found = found.at[np.ix_(params, params)].set(own)
+        return found
 
     def expected_cells(
         self, theta: Array, weights: Array, normal_weights: Array | None, cut_points: Array | None

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from zoo.paired import Paired
 
 
+NEGLIGIBLE = 1e-10  # share of a parameter's information that is added, so that classes without rows have some
+
+
 class PairedAnswers(ProjectionAnswers):
     """Of views side by side; the local latents are u and whitened deviations of noisy natural parameters."""
 
@@ -86,14 +89,16 @@ class PairedAnswers(ProjectionAnswers):
 
     @override
     def view_covariances(self, model: "Paired", values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
-        """Of cells that are not Gaussian those of natural parameters."""
+        """Of natural parameters with the noise that cells of their information have.
+
+        That noise has the covariance Psi_v: of the full-covariance model, or the inverse of the cells' Fisher
+        information of their natural parameters, averaged over the rows (the variance of Gaussian cells).
+        """
         if len(model.families) != 2:
             return super().view_covariances(model, values)
         variance = float(model.entry_variance)
         w = [values[f"loadings_{v}"] for v in (0, 1)]
-        first, second = (
-            variance * own @ own.T + _noise(model, v, values, len(own)) for v, own in enumerate(w)
-        )
+        first, second = (variance * own @ own.T + _noise(model, v, values) for v, own in enumerate(w))
         return first, variance * w[0] @ w[1].T, second
 
     def _completed(
@@ -179,13 +184,15 @@ class PairedAnswers(ProjectionAnswers):
         return in_current_precision(model.view_weights)
 
 
-def _noise(model: "Paired", v: int, values: Mapping[str, np.ndarray], size: int) -> np.ndarray | float:
-    """The covariance Psi_v of one draw; zero where the cells have no variance parameter."""
+def _noise(model: "Paired", v: int, values: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The covariance Psi_v of one draw; without latents of rows as a row of their mean has it."""
     if model.specific == "full_covariance":
         return np.linalg.inv(values[f"specific_precision_{v}"])
-    given = values.get(f"noise_variance_{v}", getattr(model.families[v], "noise_variance", None))
-    factors = noise_factors(model).get(f"_{v}", 1.0)
-    return 0.0 if given is None else float(given) * factors * np.eye(size)
+    cells = model.rows_of(v, {"latents": np.zeros((1, model.num_latents))} | dict(values))
+    information = np.asarray(cells.family.mean_information(cells.theta, cells.cut_points), float)
+    least = NEGLIGIBLE * np.diagonal(information) + np.finfo(float).tiny ** 0.5
+    units = np.sqrt(np.asarray(noise_factors(model).get(f"_{v}", 1.0)))
+    return np.linalg.inv(information + np.diag(least)) * np.multiply.outer(units, units)
 
 
 def _noisy_views(model: "Paired") -> list[int]:

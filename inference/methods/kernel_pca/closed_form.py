@@ -227,7 +227,7 @@ def to_outcome(components: KernelComponents, model: KernelPCA, by: str) -> Outco
     }
     attrs = {
         "components_pruned": pruned,
-        "explained_share": float(components.eigenvalues.sum() / components.trace),
+        "explained_share": float(components.eigenvalues[variances > 0].sum() / components.trace),
     }
     return Outcome(
         posterior=as_one_draw(posterior),

@@ -192,8 +192,16 @@ def check(model: Paired, settings: ClosedForm) -> None:
                 f"there are at most {min(sizes)} canonical correlations; got num_shared={model.num_shared}"
             )
         return
-    if not gaussian or any(family.learns_noise for family in model.families):
-        raise ValueError("closed_form is for Gaussian views of given noise variance: fit with method='map'")
+    if not gaussian:
+        raise ValueError("closed_form is for Gaussian views: fit with method='map'")
+    if any(family.learns_noise for family in model.families):
+        remedy = "give noise variances, as Gaussian(noise_variance=1.0)"
+        if len(model.families) == 2:
+            remedy += ", or specific='full_covariance', which is CCA"
+        raise ValueError(
+            "closed_form of specific='low_rank' is for Gaussian views of given noise variance; got "
+            f"noise_variance=None: {remedy}, or fit with method='map'"
+        )
     if len(set(_noise_variances(model))) > 1:
         raise ValueError("closed_form needs the same noise variance in all views: fit with method='map'")
     if np.any(model.view_weights != 1) or model.beta > 0:

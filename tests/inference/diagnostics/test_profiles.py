@@ -16,6 +16,7 @@ from inference.diagnostics.profile_tables import answer_blocks, profile_cells
 from tests.support.fit_cases import fitted as fit_of
 from tests.support.planted import replaced
 from tests.support.report_cases import FITS, ROWS, fitted
+from zoo.exponential_family import Bernoulli, ByColumn, Categorical, Gaussian
 
 OF_CLUSTERS = {"clusters", "num_clusters", "cluster_values", "cluster_differences", "cluster_rows"}
 OF_LATENTS = {"latents", "loadings", "columns", "extreme_rows"}
@@ -376,6 +377,24 @@ def test_pairs_tell_shared_latents_from_those_of_one_view():
     assert found["latents"]["share_1"].tolist()[1] == 0.0 < found["latents"]["share_0"].tolist()[1]
     latents = found["loadings"].xs("y_1", level="view").index.get_level_values("latent")
     assert set(latents) == {0}
+
+
+@pytest.mark.parametrize("method, last", [("map", Categorical(3)), ("gibbs", Bernoulli())])
+@pytest.mark.filterwarnings("ignore")
+def test_shares_of_a_mixed_view_are_the_means_of_its_columns(method, last):
+    """They leapt from .5 to 1 beside a yes/no column, whose natural parameter has no noise."""
+    rng = np.random.default_rng(0)
+    y = np.column_stack([ROWS[:, :2], *rng.integers(0, 2, (2, len(ROWS)))])
+    mixed = ByColumn.of((Gaussian(None), Gaussian(None), Bernoulli(), last))
+    model = zoo.Paired((mixed, Gaussian(None)), num_shared=1, num_specific=(0, 1))
+    given = {"max_iterations": 20} if method == "map" else {"num_samples": 20, "num_warmup": 5}
+    found = profiles(inference.fit(model, y, ROWS[:, 2:], method=method, progress=False, seed=0, **given))
+    latents, columns = found["latents"], found["columns"]["explained"]
+    assert latents["share"].sum() == pytest.approx(columns.mean())
+    assert latents.attrs["of"] == "the variance of the cells"
+    for v in (0, 1):
+        assert latents[f"share_{v}"].sum() == pytest.approx(columns.xs(f"y_{v}", level="view").mean())
+    assert latents["share_0"].tolist()[1] == 0.0 < latents["share_1"].tolist()[1]
 
 
 @pytest.mark.slow

@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+import inference
+import zoo
 from inference.diagnostics.model_criticism import STATISTICS, check_features
 from inference.fitting.verdict import Judgement, convergence_judgements
 from inference.plots.model_graph import Graph
@@ -16,7 +18,7 @@ from inference.report import report
 from inference.report.convergence import _extremes
 from inference.report.page import Code, Front, Paragraph, Section, ShownTable, as_html, as_markdown
 from inference.report.predictive import _of_score, predictive_section
-from inference.report.run import _command, _first_literal_block, _short, run_section
+from inference.report.run import _command, _first_literal_block, _short, run_facts, run_section
 from tests.support.html_page import Page
 from tests.support.planted import (
     planted_extend,
@@ -27,6 +29,7 @@ from tests.support.planted import (
     switch_labels,
     variational_mixture,
 )
+from zoo.exponential_family import Gaussian
 from zoo.intake import read_columns
 
 SECTIONS = ["Answers", "Results", "Convergence", "Predictive checks", "Run", "Model"]
@@ -231,6 +234,14 @@ def test_a_model_without_clusters_gets_a_report(tmp_path):
 
 
 # Posterior predictive checks
+
+
+def test_the_run_counts_the_columns_of_each_view():
+    x = np.random.default_rng(0).normal(size=(20, 9))
+    tree = inference.fit(
+        zoo.Paired((Gaussian(1.0),) * 2), x[:, :4], x[:, 4:], method="closed_form", progress=False
+    )
+    assert run_facts(tree)["data"] == "20 rows, 4 features of y_0 and 5 features of y_1"
 
 
 def test_checks_name_the_statistic_that_is_not_reproduced(switched):

@@ -13,6 +13,8 @@ import inference
 import zoo
 from inference import fit
 from inference.calibration import elbo_check
+from inference.diagnostics import profile_text
+from inference.fitting.verdict import convergence_judgements
 from inference.methods.depcam import vb
 from inference.methods.depcam.em import evaluate, rows_of, update_latents
 from inference.methods.depcam.rows import tight_curves
@@ -272,3 +274,15 @@ def test_latents_given_labels_have_the_density_of_their_component_and_the_others
         given = jnp.array(labels), jnp.asarray(loc), jnp.asarray(covariance)
         found = vb._latents_given(*given, model).log_prob(jnp.asarray(z))
     np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_parameters_are_told_as_points_without_uncertainty(table):
+    """Intervals of means were announced where no mean has one; shares of rows have one, by the labels' q."""
+    family = Gaussian(noise_variance=None)
+    tree = fit(zoo.DEPCAM(family=family, **SIZES), table, method="vb", max_iterations=500, num_samples=20)
+    told = " ".join(profile_text(tree).split())
+    assert "The parameters are points, without uncertainty." in told and "The other intervals" not in told
+    x = np.random.default_rng(0).normal(size=(60, 3)) + np.repeat([[0.0], [9.0]], 30, axis=0)
+    sure = fit(zoo.DEPCAM(family=family, **SIZES), x, method="vb", max_iterations=30, num_samples=20)
+    assert "In brackets" not in profile_text(sure)
+    assert "one estimate, without uncertainty" in convergence_judgements(tree)[0].reason

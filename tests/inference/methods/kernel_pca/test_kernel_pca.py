@@ -12,6 +12,7 @@ import scipy.sparse
 import inference
 import zoo
 from inference import fit
+from inference.diagnostics import summary_text
 from inference.methods.kernel_pca import em
 from tests.support.kernel_rows_cases import NEW, X, centred, spectrum
 from tests.support.log_joint import log_joint
@@ -90,11 +91,25 @@ def test_components_below_the_noise_vanish_and_are_counted():
     np.testing.assert_allclose(variances, np.maximum(values[:5] / 39 - noise, 0.0), rtol=1e-10)
     assert (tree["posterior"]["latents"][0, 0, :, 3:] == 0).all()
     assert (inference.transform(tree, NEW)[:, 3:] == 0).all()
+    assert tree.attrs["explained_share"] == pytest.approx(values[:3].sum() / values.sum())
+    tables = inference.diagnostics.profiles(tree)
+    assert tables["latents"].index.tolist() == [0, 1, 2]
+    assert set(tables["extreme_rows"].index.get_level_values("latent")) == {0, 1, 2}
+    assert summary_text(tree).startswith("Three latents")
     assert max(value_and_slopes(tree, X)[1].values()) < 1e-8
     with pytest.warns(UserWarning, match="em: 2 of 5 components vanish"):
         em = fit(model, X, method="em", max_iterations=3000, tolerance=1e-10)
     np.testing.assert_allclose(em["trace"]["objective"][-1], tree["trace"]["objective"][0], rtol=1e-7)
     assert em.attrs["components_pruned"] == 2
+
+
+@pytest.mark.filterwarnings("ignore:closed_form")
+def test_where_all_components_vanish_no_latent_is_told():
+    """Rows in their order stood at the ends of latents of zeros, of 0 / 0 of the variance."""
+    tree = fit(zoo.KernelPCA(num_latents=2, kernel=RBF(1.5), noise_variance=100.0), X)
+    assert summary_text(tree).startswith("No latents") and "end, row" not in summary_text(tree)
+    tables = inference.diagnostics.profiles(tree)
+    assert len(tables["latents"]) == 0 == len(tables["extreme_rows"])
 
 
 # EM

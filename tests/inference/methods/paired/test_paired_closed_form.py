@@ -143,7 +143,7 @@ def test_the_cross_covariance_has_the_directions_of_pls(views):
     ("model", "message"),
     [
         (zoo.Paired.ecca(("gaussian", "gaussian"), 1, (1, 1)), "closed_form is for targets y_0"),
-        (zoo.Paired.sepca(UNKNOWN, 1), "Gaussian views of given noise variance"),
+        (zoo.Paired.sepca(UNKNOWN, 1), "given noise variance.*or specific='full_covariance', which is CCA"),
         (zoo.Paired.sepca(("gaussian", Gaussian(2.0)), 1), "the same noise variance in all views"),
         (zoo.Paired.sepca(("gaussian",) * 2, 1, view_weights=(1.0, 2.0)), "view_weights of one"),
         (zoo.Paired(families=("gaussian", "gaussian"), specific="full_covariance"), "is probabilistic CCA"),
