@@ -443,7 +443,7 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     else:
         check_common_columns(given, columns)
     given = encoded_parts(given, columns)
-    given = label_parts(model, given, asks=False)
+    given = label_parts(model, given, id=label, asks=False)
     model, given = model.encoded(*given)
     dims = [model.variable_dims[name][1] for name in model.data_names[: len(given)]]
     if model.data[0].holds_documents:

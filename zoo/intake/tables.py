@@ -77,6 +77,18 @@ class PartNames:
         return tuple(table.name for table in (owner.data if model is None else tables_of(model)))
 
 
+def without_ids(part: Any, id: str | None) -> Any:
+    """A part of the data without the column that labels its rows, if it is a table that has it.
+
+    Args:
+        part: of the data.
+        id: name of the column; None: there is none.
+    """
+    if id is None or not isinstance(part, pd.DataFrame):
+        return part
+    return part.loc[:, [str(name) != str(id) for name in part.columns]]
+
+
 def tables_of(model: "Model") -> tuple[Table, ...]:
     """The parts of the data by their names: as declared, a starred one once for each family.
 
