@@ -128,13 +128,31 @@ def as_cells(model: "Model", place: int, part: Any) -> Any:
         return part
     if isinstance(part, pd.DataFrame) and "class_labels" not in table.cells:
         columns = read_columns(part, name=table.name)
-        size = len(columns.kept)
-        starts = np.full(size, -1) if family is None else family.level_starts(size)
-        part = columns.numbered_from(starts, type(model).__name__).encoded(part)
+        part = numbered(columns, family, type(model).__name__).encoded(part)
     x = checks.as_matrix(part, table.name)
     if table.missing is False:
         checks.check_finite(x, table.name)
     return x
+
+
+def numbered(columns: Columns, family: Any, model: str) -> Columns:
+    """The columns with levels numbered as a family takes them.
+
+    Args:
+        columns: of a table.
+        family: of its cells, or of the components that have them; None: there is none.
+        model: its name, in messages.
+
+    Returns:
+        The columns; two words are yes and no where cells are zeros and ones.
+
+    Raises:
+        ValueError: a column of categories where the family takes no levels.
+    """
+    size = len(columns.kept)
+    starts = np.full(size, -1) if family is None else family.level_starts(size)[:size]
+    answers = family.answer_columns(size) if hasattr(family, "answer_columns") else ()
+    return columns.with_answers(answers).numbered_from(starts, model)
 
 
 def columns_of(model: "Model", data: Sequence[Any]) -> tuple[Columns | None, ...]:
