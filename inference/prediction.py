@@ -441,7 +441,7 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     if model.data[0].holds_documents:
         warn_of_unseen(given[0], columns[0])
     else:
-        check_common_columns(given, columns)
+        check_common_columns(given, columns, model)
     given = encoded_parts(given, columns)
     given = label_parts(model, given, id=label, asks=False)
     model, given = model.encoded(*given)

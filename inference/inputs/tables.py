@@ -328,21 +328,34 @@ def encoded_parts(data: tuple, columns: Sequence[Columns | None]) -> tuple:
     )
 
 
-def check_common_columns(data: tuple, columns: Sequence[Columns | None]) -> None:
+def check_common_columns(data: tuple, columns: Sequence[Columns | None], model: Model) -> None:
     """Raise ValueError if a table of new rows has no column of the fit.
 
     Args:
         data: the parts.
         columns: of each part, as `read_parts` gives them; may be fewer.
+        model: whose views may be left out.
     """
     for part, own in zip(data, columns, strict=False):
         if own is None or not isinstance(part, pd.DataFrame):
             continue
         have, wanted = list(map(str, part.columns)), [column.name for column in own.kept]
         if not set(have) & set(wanted):
+            views = columns if "*" in model.data[0].name else ()
+            held = [
+                v
+                for v, view in enumerate(views)
+                if view is not None and {c.name for c in view.kept} & set(have)
+            ]
+            remedy = (
+                f"they are those of {model.data_names[held[0]]}: give None for each view before it, as in "
+                f"predict(tree, {'None, ' * held[0]}x)"
+                if held
+                else "name their columns as those of the fit"
+            )
             raise ValueError(
                 f"new data have none of the columns {first_of(wanted, 10)} of the fit; they have "
-                f"{first_of(have, 10) or 'none'}: name their columns as those of the fit"
+                f"{first_of(have, 10) or 'none'}: {remedy}"
             )
 
 
