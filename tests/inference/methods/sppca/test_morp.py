@@ -7,6 +7,7 @@ import pytest
 import scipy.linalg
 
 from inference import extend, fit, load, log_density, model_of, predict, save, transform
+from inference.diagnostics import summary_text
 from inference.methods.sppca.morp import METHODS
 from inference.methods.sppca.projections import (
     _singular,
@@ -164,6 +165,20 @@ def test_a_kernel_has_the_dual_form_unless_another_is_asked_for():
         np.abs(transform(fit(model, x, y, method="morp", form="simplified"), x) - transform(dual, x)).max()
         > 1e-6
     )
+
+
+@pytest.mark.parametrize(
+    ("method", "noun"), [("morp", "eigenvalues"), ("kernel_cca", "canonical correlations")]
+)
+def test_a_summary_tells_what_the_directions_are_worth_and_promises_no_drawn_data(method, noun):
+    x, y, _ = toy(0)
+    tree = fit(SPPCA(num_latents=2), x, y, method=method)
+    told, worth = summary_text(tree), tree["variational"]["eigenvalues"].to_numpy()
+    assert told.startswith("Two directions, with the ") and "drawn from the fit" not in told
+    assert f"{noun} {worth[0]:.3g}, {worth[1]:.3g}." in told
+    assert sum(worth) == pytest.approx(float(tree["trace"]["objective"][-1]))
+    one = summary_text(fit(SPPCA(num_latents=1), x, y, method=method))
+    assert one.startswith("One direction, with the ") and f"{noun[:-1]} {worth[0]:.3g}." in one
 
 
 def test_traces_are_balanced():
