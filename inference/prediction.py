@@ -517,7 +517,8 @@ def scored(new_data: tuple, request: FitRequest, fitted: Fitted) -> xr.DataTree 
     """`log_density` of new rows as ``log_density`` in a tree, without the tree of the fit.
 
     Args:
-        new_data: rows that have been read with the fitted ones, as arrays; none where none are asked for.
+        new_data: rows that have been read with the fitted ones, tables as arrays and outputs as they were
+            passed; none where none are asked for.
         request: the call.
         fitted: the finished run.
 
@@ -539,7 +540,7 @@ def scored(new_data: tuple, request: FitRequest, fitted: Fitted) -> xr.DataTree 
         for name, value in found.items()
         if not ROW_DIMS & set(dims.get(name, ()))
     }
-    model, arrays, coords = _checked(model, new_data)
+    model, arrays, coords = _checked(*model.encoded(*new_data))
     values = _apply(method.log_density, *_sized(stored, model, method), arrays)
     _warn_of_lost_rows(values, coords, model.roles.scores[0])
     return xr.DataTree(xr.Dataset({"log_density": (model.roles.scores[:1], np.asarray(values))}))

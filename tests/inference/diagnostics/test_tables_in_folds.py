@@ -199,12 +199,18 @@ def test_outputs_stay_beside_their_inputs_in_every_fold(fits, kind):
 
 
 def test_outputs_of_tables_are_fitted_and_scored_as_arrays_are():
+    """Numbers as a table and a Series, class labels as a table."""
     x, y, _ = inputs_and_outputs()
-    found = [
-        model_size.cross_validate({1: zoo.SPPCA(num_latents=1)}, *data, method="em", folds=2)["heldout"]
-        for data in ((x, y), (x.to_numpy(), y.to_numpy()))
-    ]
-    np.testing.assert_allclose(*found, rtol=1e-12)
+    labels = pd.Series(np.where(y["s"] > 0, "high", "low"), y.index, name="s")
+    numbers = [(x, y), (x, y["s"]), (x.to_numpy(), y.to_numpy())]
+    words = [(x, labels.to_frame()), (x, labels), (x.to_numpy(), labels.tolist())]
+    model = zoo.SPPCA(num_latents=1, label_coding="reduced")
+    for given in (numbers, words):
+        found = [
+            float(model_size.cross_validate({1: model}, *data, method="em", folds=2)["heldout"].iloc[0])
+            for data in given
+        ]
+        np.testing.assert_allclose(found, found[-1], rtol=1e-12)
 
 
 def test_tables_are_joined_by_id_in_folds_as_in_a_fit(fits):
@@ -234,7 +240,11 @@ def test_the_command_compares_supervised_models_of_tables_with_ids(tmp_path, cap
     for choice in (["--views", "a:d", "s"], ["--x", "a:d", "--y", "s"]):
         assert main(["compare", "people.csv", *choice, "--id", "who", *small]) == 0
         printed = capsys.readouterr().out
-        assert "sppca        em" in printed and "not fitted" not in printed and "covers" not in printed
+        assert "sppca        em" in printed and "not fitted" not in printed
+    x.assign(kind=np.where(y["s"] > 0, "high", "low")).to_csv("kinds.csv", index=False)
+    swept = ["sweep", "sppca", "kinds.csv", "--y", "kind", "--sizes", "1", "--set", "label_coding=reduced"]
+    assert main([*swept, "--folds", "2", "--method", "em"]) == 0
+    assert "go on with zoo sweep sppca" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_command_compares_topic_models_of_a_table_of_counts(tmp_path, capsys, monkeypatch):
