@@ -141,7 +141,7 @@ def _percent(share: float) -> str:
 def found_in_words(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> str:
     """What a fit found, in one sentence without its full stop; empty where the model has no such answers."""
     found = [sentence(tree, tables) for key, sentence in _SENTENCES.items() if tables.get(key) is not None]
-    if not tree.attrs.get("generative", 1) and "eigenvalues" in tree["posterior"]:
+    if not tree.attrs.get("generative", 1):
         found.insert(0, _found_directions(tree))
     if "clusters" not in tables and "num_clusters" in tables:
         found.insert(0, f"Clusters: {tables['num_clusters'].attrs['said']}")

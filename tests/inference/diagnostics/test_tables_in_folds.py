@@ -203,7 +203,7 @@ def test_outputs_of_tables_are_fitted_and_scored_as_arrays_are():
     x, y, _ = inputs_and_outputs()
     labels = pd.Series(np.where(y["s"] > 0, "high", "low"), y.index, name="s")
     numbers = [(x, y), (x, y["s"]), (x.to_numpy(), y.to_numpy())]
-    words = [(x, labels.to_frame()), (x, labels), (x.to_numpy(), labels.tolist())]
+    words = [(x, labels.to_frame()), (x, labels), (x.to_numpy(), labels.reset_index(drop=True))]
     model = zoo.SPPCA(num_latents=1, label_coding="reduced")
     for given in (numbers, words):
         found = [
