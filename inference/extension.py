@@ -249,7 +249,9 @@ def _drawn_anew(
 ) -> dict[str, Array]:
     """One data set for each draw of the latent sites, leading dims (chain, draw)."""
     chains, num_draws = next(iter(draws.values())).shape[:2]
-    flat = {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in latent_names(model, *data)}
+    fresh = answer_of(model, "kept_locals")  # as every local that is summed out
+    names = [name for name in latent_names(model, *data) if name not in fresh]
+    flat = {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in names}
     keys = numbered_keys(key, chains * num_draws)
     if model.prior == "proper":
         values = simulate(keys, flat, model, _num_rows(tree, model))

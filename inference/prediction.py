@@ -449,9 +449,9 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     if model.data[0].holds_documents:
         warn_of_unseen(given[0], columns[0])
     else:
-        check_common_columns(given, columns)
+        check_common_columns(given, columns, model)
     given = encoded_parts(given, columns)
-    given = label_parts(model, given, asks=False)
+    given = label_parts(model, given, id=label, asks=False)
     model, given = model.encoded(*given)
     dims = [model.variable_dims[name][1] for name in model.data_names[: len(given)]]
     if model.data[0].holds_documents:
@@ -525,7 +525,8 @@ def scored(new_data: tuple, request: FitRequest, fitted: Fitted) -> xr.DataTree 
     """`log_density` of new rows as ``log_density`` in a tree, without the tree of the fit.
 
     Args:
-        new_data: rows that have been read with the fitted ones, as arrays; none where none are asked for.
+        new_data: rows that have been read with the fitted ones, tables as arrays and outputs as they were
+            passed; none where none are asked for.
         request: the call.
         fitted: the finished run.
 
@@ -547,7 +548,7 @@ def scored(new_data: tuple, request: FitRequest, fitted: Fitted) -> xr.DataTree 
         for name, value in found.items()
         if not ROW_DIMS & set(dims.get(name, ()))
     }
-    model, arrays, coords = _checked(model, new_data)
+    model, arrays, coords = _checked(*model.encoded(*new_data))
     values = _apply(method.log_density, *_sized(stored, model, method), arrays)
     _warn_of_lost_rows(values, coords, model.roles.scores[0])
     return xr.DataTree(xr.Dataset({"log_density": (model.roles.scores[:1], np.asarray(values))}))

@@ -393,7 +393,7 @@ class More(TypedDict, total=False):
     dense_mass: bool
     documents: Literal["restart", "continue"]
     family: Literal["structured", "mean_field"]
-    form: Literal["primal", "dual", "simplified"]
+    form: Literal["auto", "primal", "dual", "simplified"]
     guide: Literal["normal", "multivariate_normal", "low_rank_multivariate_normal"]
     heldout_share: float
     inner_steps: int

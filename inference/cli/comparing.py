@@ -11,14 +11,14 @@ from inference.cli import INTERRUPTED
 from inference.cli.printing import as_options, collected_warnings, one_line, print_line, print_notes
 from inference.cli.selection import data_of
 from inference.diagnostics import comparison
-from inference.inputs.tables import read_tables
+from inference.inputs.tables import encoded_parts, read_tables, take_parts
 from inference.inputs.text import read_documents, text_column
 from inference.numerics.atomic_files import replacing
 from inference.plots.comparison import plot_methods
 from inference.program_cache import compile_cache
 from zoo import model_class
 from zoo.cards import read_card
-from zoo.checks import take_rows, warn
+from zoo.checks import warn
 from zoo.intake.suitable_fields import suitable_tables
 
 _COMPARED = ("model", "method", "nats/row", "+-", "seconds", "converged", "max PSRF", "extra MiB", "evidence")
@@ -37,12 +37,16 @@ def compare(options: SimpleNamespace) -> int:
     with collected_warnings() as notes:
         are_topics = all(model_class(model).data[0].holds_documents for model in options.models_tried)
         data, text = _documents(data, are_topics)
-        columns = read_tables(data, options.families, options.levels, options.id)
+        kinds = options.families, options.levels, options.id
+        columns = read_tables(data, *kinds, holds_documents=are_topics)
+        told = columns
+        if are_topics:
+            data, columns = _counts(data, columns), (None,) * len(data)
     order = np.random.default_rng(options.seed).permutation(number)
     num_held_out = max(1, number // 5)
     train, test = np.sort(order[num_held_out:]), np.sort(order[:num_held_out])
     print(f"{name}: fitted to {len(train)} rows, scored on {num_held_out}; seed {options.seed}")
-    print_notes(data, columns, notes)
+    print_notes(data, told, notes)
     prepared, refused, scores = [], [], []
     for model_name in options.models_tried:
         try:
@@ -52,10 +56,15 @@ def compare(options: SimpleNamespace) -> int:
                     f"the other models score other columns than the texts of {text!r}: name these alone to "
                     f"compare topic models, such as --x {text}"
                 )
+            if model.data[0].holds_documents and not hasattr(data[0], "tocsr"):
+                raise ValueError(
+                    "the other models score cells, which do not compare with documents given their lengths: "
+                    "name topic models alone to compare these, --models lda pcp"
+                )
             fields, parts = suitable_tables(model, data, columns)
             if options.standardize and "standardize" in read_card(model_name).fields:
                 fields = fields | {"standardize": True}
-            rows = _rows(parts, train), _rows(parts, test)
+            rows = take_parts(parts, train), take_parts(parts, test)
             prepared.append((model_name, model.from_data(*rows[0], **fields), *rows))
         except (ValueError, TypeError) as error:
             refused.append(comparison.Refusal(model_name, "", one_line(error)))
@@ -100,6 +109,12 @@ def compare(options: SimpleNamespace) -> int:
     return 0
 
 
+def _counts(data: tuple[Any, ...], columns: Sequence[Any]) -> tuple[Any, ...]:
+    """Documents as sparse counts, whose columns are words."""
+    (counts,), _ = read_documents(*encoded_parts(data, columns))
+    return (counts.to_scipy().tocsr(),)
+
+
 def _documents(data: tuple[Any, ...], are_topics: bool) -> tuple[tuple[Any, ...], Hashable | None]:
     """Texts alone in a table, or compared by topic models alone, as counts of words; else their column."""
     if len(data) > 1 or not isinstance(data[0], pd.DataFrame) or (text := text_column(data[0])) is None:
@@ -110,7 +125,3 @@ def _documents(data: tuple[Any, ...], are_topics: bool) -> tuple[tuple[Any, ...]
         warn(f"the documents are the texts of the column {str(text)!r}; columns left out: {left}")
     (counts,), _ = read_documents(data[0][text].fillna("").tolist())
     return (counts.to_scipy().tocsr(),), None
-
-
-def _rows(data: Sequence[Any], index: np.ndarray) -> tuple[Any, ...]:
-    return tuple(table.iloc[index] if hasattr(table, "iloc") else take_rows(table, index) for table in data)

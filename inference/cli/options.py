@@ -23,12 +23,14 @@ _WIDTH = 110
 class _Command(click.Command):
     """A command that gives what was asked for; ``--views A B`` is read as ``--views A --views B``."""
 
-    def __init__(self, name: str, purpose: str, params: list[click.Parameter], examples: str) -> None:
+    def __init__(
+        self, name: str, purpose: str, params: list[click.Parameter], examples: str, scope: str = ""
+    ) -> None:
         lines = "".join(f"\n  {line}" for line in examples.strip().splitlines())
         super().__init__(
             name,
             params=params,
-            help=f"{purpose[0].upper()}{purpose[1:]}.",
+            help=f"{purpose[0].upper()}{purpose[1:]}.{scope and ' '}{scope}",
             short_help=purpose,
             epilog=f"\b\nexamples:{lines}",
             callback=partial(SimpleNamespace, command=name),
@@ -275,6 +277,8 @@ zoo film mixture faithful --out film.html
 zoo film mixture faithful --method gibbs --set num_components=6 --num-warmup 200 --num-samples 300
 zoo film ppca wine --x x --method em --init random --standardize
 """,
+            "Models with films: depcam, epca, mcfa, mixture, ppca and sppca; methods: all but closed_form, "
+            "morp and kernel_cca, which compute their answers at once.",
         ),
         _Command(
             "predict",

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import xarray as xr
 
@@ -138,7 +139,9 @@ def _answer(
         table.insert(0, "class", names)
         table.insert(1, "probability", predicted.max("class").to_numpy())
         return "class of each row, and the probability of each class", table
-    table = _as_read(_frame(predicted), tree.fit.columns)
+    table = _frame(predicted)
+    shares = _probabilities_of_answers(table, model, tree.fit.columns)
+    table = _as_read(table, tree.fit.columns).join(shares)
     if options.deviations and "standard_deviation" in predicted.coords:
         deviations = predicted.standard_deviation.to_pandas().add_suffix("_sd")
         table = table.join(deviations)
@@ -147,6 +150,18 @@ def _answer(
     if what is None and not isinstance(type(model).data_names, tuple):  # a view goes by its name
         what = next(name for name in model.data_names if model.variable_dims[name] == predicted.dims)
     return f"{what or predicted.dims[-1] + 's'} of each row{missing}", table
+
+
+def _probabilities_of_answers(table: pd.DataFrame, model: Model, columns: Sequence[Any]) -> pd.DataFrame:
+    """Of each yes or no of a projection the probability of the word that is written, the likelier one."""
+    found = {}
+    for read, family in zip(columns, model.part_families, strict=False):
+        kept = () if read is None else read.kept
+        places = family.answer_columns(len(kept)) if hasattr(family, "answer_columns") else ()
+        for column in (column for place, column in enumerate(kept) if place in places):
+            if column.name in table and column.kind == "yes/no":
+                found[f"{column.name}_probability"] = np.maximum(table[column.name], 1 - table[column.name])
+    return pd.DataFrame(found, index=table.index)
 
 
 def _as_read(table: pd.DataFrame, columns: Sequence[Any]) -> pd.DataFrame:

@@ -118,7 +118,7 @@ def _larger(options: SimpleNamespace, model: Model, data: Sequence[Any], chosen:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         sized, rows = read_rows(model, tuple(data), options.families, options.levels, options.id)
-        every = rows.take(np.full(rows.parts[0].shape[0], True))
+        sized, every = sized.encoded(*rows.take(np.full(rows.parts[0].shape[0], True)))
         for field in edges:
             largest = max(options.sizes[field])
             for size in range(2 * largest, largest, -1):

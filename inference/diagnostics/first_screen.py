@@ -18,6 +18,7 @@ from inference.diagnostics.profile_tables import answers_text, in_blocks, printe
 from inference.diagnostics.summaries import summary, summary_cells
 from inference.fitting.verdict import sentences, verdict
 from inference.results.files import model_of
+from zoo.checks import first_of
 
 _WORDS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")
 _MOST_OF_A_VARIABLE = 4  # rows of the table of invariants
@@ -115,7 +116,7 @@ def first_screen(
     tables = printed_tables(tree)
     told, reasons = sentences(judged := verdict(tree))
     told = [f"{judged.word}: {told}", *(f"  {reason}" for reason in reasons)]
-    told += [] if judged.good is False else [_OF_THE_RUN]
+    told += [] if judged.good is False or not tree.attrs.get("generative", 1) else [_OF_THE_RUN]
     found = found_in_words(tree, tables)
     paragraphs = [f"{found}." if found else "", *told]
     whole = {"break_long_words": False, "break_on_hyphens": False}  # a command is copied as it stands
@@ -140,6 +141,8 @@ def _percent(share: float) -> str:
 def found_in_words(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> str:
     """What a fit found, in one sentence without its full stop; empty where the model has no such answers."""
     found = [sentence(tree, tables) for key, sentence in _SENTENCES.items() if tables.get(key) is not None]
+    if not tree.attrs.get("generative", 1):
+        found.insert(0, _found_directions(tree))
     if "clusters" not in tables and "num_clusters" in tables:
         found.insert(0, f"Clusters: {tables['num_clusters'].attrs['said']}")
     return "; ".join([*found[:1], *(text[:1].lower() + text[1:] for text in found[1:])])
@@ -159,6 +162,14 @@ def _found_clusters(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> str:
         )
     verb = f"{noun if of == 1 else f'{noun}s'} {'is' if doubtful == 1 else 'are'}"
     return f"{text}; {doubtful} of {of} {verb} doubtful (largest probability below {SURE:g})"
+
+
+def _found_directions(tree: xr.DataTree) -> str:
+    """Those of a projection, with what each is worth to the objective."""
+    worth = tree["posterior"]["eigenvalues"].to_numpy().ravel()
+    noun = "regularised canonical correlation" if tree.attrs["method"] == "kernel_cca" else "eigenvalue"
+    numbers = first_of([f"{value:.3g}" for value in worth], 10)
+    return f"{_counted(len(worth), 'direction')}, with the {noun}{'s' * (len(worth) > 1)} {numbers}"
 
 
 def _found_topics(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> str:

@@ -55,7 +55,15 @@ from inference.diagnostics.comparison import EVIDENCE
 from inference.diagnostics.prior_width import is_read_off
 from inference.fitting.front_door import fit
 from inference.inputs.sources import as_passed
-from inference.inputs.tables import check_parts, encoded_parts, label_parts, paired_rows, read_parts
+from inference.inputs.tables import (
+    check_parts,
+    encoded_parts,
+    joined_rows,
+    label_parts,
+    paired_rows,
+    read_parts,
+    take_parts,
+)
 from inference.inputs.text import read_documents
 from inference.methods import method_of
 from inference.methods.depcam.em import log_prior
@@ -278,8 +286,8 @@ class _Rows(NamedTuple):
     """Parts of the data whose rows can be taken.
 
     Attributes:
-        parts: arrays, tables or sparse counts.
-        columns: what the columns of each hold that is a table, which are numbers by now; else None.
+        parts: arrays, outputs as they were passed, or sparse counts.
+        columns: what the columns of each held that was a table, which is an array by now; else None.
     """
 
     parts: tuple[Any, ...]
@@ -292,14 +300,7 @@ class _Rows(NamedTuple):
 
     def take(self, which: np.ndarray) -> tuple[Any, ...]:
         """Some rows; of a table that has been read as an array, so that it is not read again."""
-        return tuple(
-            as_matrix(part.iloc[which])
-            if own
-            else part.iloc[which]
-            if hasattr(part, "iloc")
-            else take_rows(part, which)
-            for part, own in zip(self.parts, self.columns, strict=True)
-        )
+        return take_parts(self.parts, which)
 
 
 def read_rows(
@@ -325,11 +326,12 @@ def read_rows(
     data = tuple(as_passed(part, model) for part in data)
     if model.data[0].holds_documents and not isinstance(data[0], pd.DataFrame):
         data = read_documents(*data)[0]  # words are those of all documents, and no fold has fewer
-    data = paired_rows(data, model.data_names)
+    data = paired_rows(joined_rows(data, model.data_names, id), model.data_names)
     model, columns = read_parts(model, data, families, levels, id)
-    parts = encoded_parts(label_parts(model, data, families), columns)
+    parts = encoded_parts(label_parts(model, data, families, id), columns)
     model = model.encoded(*parts)[0]
-    return model, _Rows(tuple(map(_sliceable, parts)), columns)
+    parts = (as_matrix(part) if own else _sliceable(part) for part, own in zip(parts, columns, strict=True))
+    return model, _Rows(tuple(parts), columns)
 
 
 def _sliceable(part: Any) -> Any:

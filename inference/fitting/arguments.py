@@ -210,7 +210,7 @@ def read_call(call: Call) -> FitRequest:
     if sample_weight is not None:
         sample_weight = paired_rows((data[0], sample_weight), (model.data_names[0], "sample_weight"))[1]
     model, columns, data = read_all_columns(model, data, families, levels, id)
-    data = label_parts(model, data, families)
+    data = label_parts(model, data, families, id)
     model, data = model.encoded(*encoded_parts(data, columns))
     is_summed = "moments" in chosen.takes
     asked = _Asked(call, model, chosen, name, given, sample_weight is not None)

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 
 from inference.inputs.text import read_documents
-from zoo.checks import as_matrix, check_unique, first_of, kept_labels, listed, warn
+from zoo.checks import as_matrix, check_unique, first_of, kept_labels, listed, take_rows, warn
 from zoo.documents.bags import warn_of_empty
 from zoo.intake import KINDS, Columns, plain_numbers, read_columns
 from zoo.intake.families import as_taken
-from zoo.intake.tables import tables_of
+from zoo.intake.tables import tables_of, without_ids
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
@@ -118,6 +118,8 @@ def read_tables(
     families: Mapping[str, str] | None = None,
     levels: Mapping[str, Sequence[Any]] | None = None,
     id: str | None = None,
+    *,
+    holds_documents: bool = False,
 ) -> tuple[Columns | None, ...]:
     """What the columns of the tables among the data hold, whatever the model.
 
@@ -126,9 +128,10 @@ def read_tables(
         families: as of `read_parts`.
         levels: as of `read_parts`.
         id: as of `read_parts`.
+        holds_documents: whether tables hold counts of words.
 
     Returns:
-        For each part its columns; None of one that is no table.
+        For each part its columns; None of one that is no table, or of words and their counts alone.
 
     Raises:
         ValueError: they name a column that no table has.
@@ -139,8 +142,12 @@ def read_tables(
     found: list[Columns | None] = [None] * len(data)
     for place, arguments in zip(places, own, strict=True):
         name = f"part {place}" if place else "x"
-        found[place] = read_columns(data[place], name=name, **arguments)
-        _warn_of_left_out(found[place], name)
+        if holds_documents:
+            found[place] = columns = _columns_of_counts(data[place], arguments, name)
+        else:
+            found[place] = columns = read_columns(data[place], name=name, **arguments)
+        if columns is not None:
+            _warn_of_left_out(columns, name)
     return tuple(found)
 
 
@@ -148,7 +155,12 @@ MOST_CLASSES = 10  # whole numbers of which so many at most may be class labels
 
 
 def label_parts(
-    model: Model, data: tuple, families: Mapping[str, str] | None = None, *, asks: bool = True
+    model: Model,
+    data: tuple,
+    families: Mapping[str, str] | None = None,
+    id: str | None = None,
+    *,
+    asks: bool = True,
 ) -> tuple:
     """The data with outputs that are class labels as such; asks where whole numbers may be labels.
 
@@ -157,6 +169,7 @@ def label_parts(
         data: the parts.
         families: column to family; ``"categorical"`` makes a column of outputs class labels, and
             ``"gaussian"`` numbers.
+        id: column that labels the rows, which is no output.
         asks: whether to warn of whole numbers that may be labels.
 
     Returns:
@@ -166,6 +179,7 @@ def label_parts(
     for place, (table, part) in enumerate(zip(tables_of(model), data, strict=False)):
         if "class_labels" not in table.cells or not hasattr(part, "shape") or np.ndim(part) != 2:
             continue
+        parts[place] = part = without_ids(part, id)
         if part.shape[1] != 1 or hasattr(part, "tocoo"):
             continue
         column = str(part.columns[0]) if isinstance(part, pd.DataFrame) else None
@@ -314,21 +328,34 @@ def encoded_parts(data: tuple, columns: Sequence[Columns | None]) -> tuple:
     )
 
 
-def check_common_columns(data: tuple, columns: Sequence[Columns | None]) -> None:
+def check_common_columns(data: tuple, columns: Sequence[Columns | None], model: Model) -> None:
     """Raise ValueError if a table of new rows has no column of the fit.
 
     Args:
         data: the parts.
         columns: of each part, as `read_parts` gives them; may be fewer.
+        model: whose views may be left out.
     """
     for part, own in zip(data, columns, strict=False):
         if own is None or not isinstance(part, pd.DataFrame):
             continue
         have, wanted = list(map(str, part.columns)), [column.name for column in own.kept]
         if not set(have) & set(wanted):
+            views = columns if "*" in model.data[0].name else ()
+            held = [
+                v
+                for v, view in enumerate(views)
+                if view is not None and {c.name for c in view.kept} & set(have)
+            ]
+            remedy = (
+                f"they are those of {model.data_names[held[0]]}: give None for each view before it, as in "
+                f"predict(tree, {'None, ' * held[0]}x)"
+                if held
+                else "name their columns as those of the fit"
+            )
             raise ValueError(
                 f"new data have none of the columns {first_of(wanted, 10)} of the fit; they have "
-                f"{first_of(have, 10) or 'none'}: name their columns as those of the fit"
+                f"{first_of(have, 10) or 'none'}: {remedy}"
             )
 
 
@@ -414,6 +441,25 @@ def paired_rows(data: tuple, names: tuple[str, ...]) -> tuple:
         if _has_index(part := data[place]):
             paired[place] = _in_order(part, names[place], data[first], names[first])
     return tuple(paired)
+
+
+def take_parts(parts: Sequence[Any], which: np.ndarray) -> tuple[Any, ...]:
+    """Some rows of the parts of the data, which are paired by position from then on.
+
+    Args:
+        parts: arrays, tables or Series of pandas, or sparse matrices, paired by position.
+        which: places of rows, or whether each is taken.
+
+    Returns:
+        The parts; the labels of the rows of pandas are lost beside other parts.
+    """
+    several = len(parts) > 1
+    return tuple(
+        (part.iloc[which].reset_index(drop=True) if several else part.iloc[which])
+        if hasattr(part, "iloc")
+        else take_rows(part, which)
+        for part in parts
+    )
 
 
 def joined_rows(data: tuple, names: tuple[str, ...], id: str | None) -> tuple:

@@ -181,6 +181,7 @@ class Bernoulli(_Logistic):
 
     domain = "0 or 1"
     mean_is = "probability of 1"
+    has_answers = True
 
     def log_partition(self, theta: Cells) -> Cells:
         """Log(1 + e^theta)."""

@@ -36,6 +36,7 @@ class Family(Assumptions):
         log_partition_form: ``"quadratic"``, ``"logistic"`` (n log(1 + e^theta)) or ``"exponential"``, for
             which inference has closed forms; ``"other"``.
         first_level: number of the first level of a cell; -1: cells are no levels.
+        has_answers: whether cells are yes or no.
     """
 
     domain: ClassVar[str] = ""
@@ -47,6 +48,7 @@ class Family(Assumptions):
     is_mixed: ClassVar[bool] = False
     log_partition_form: ClassVar[str] = "other"
     first_level: ClassVar[int] = -1
+    has_answers: ClassVar[bool] = False
 
     @property
     def log_partition_forms(self) -> frozenset[str]:
@@ -176,6 +178,17 @@ class Family(Assumptions):
             Shape (num_features,), -1 where cells are no levels.
         """
         return np.full(num_features, self.first_level)
+
+    def answer_columns(self, num_features: int) -> tuple[int, ...]:
+        """Columns whose cells are yes or no.
+
+        Args:
+            num_features: cells of a row.
+
+        Returns:
+            Numbers of columns.
+        """
+        return tuple(range(num_features)) if self.has_answers else ()
 
     def level_columns(self, num_features: int) -> tuple[int, ...]:
         """Columns that have cut points instead of a mean.
@@ -836,6 +849,10 @@ class ByColumn(Family):
     def level_starts(self, num_features: int) -> np.ndarray:
         """The number of the first level of each column, -1 where cells are no levels."""
         return np.array([self.families[place].first_level for place in self.columns])
+
+    def answer_columns(self, num_features: int) -> tuple[int, ...]:
+        """Columns whose cells are yes or no."""
+        return tuple(c for c, place in enumerate(self.columns) if self.families[place].has_answers)
 
     def level_columns(self, num_features: int) -> tuple[int, ...]:
         """Columns that have cut points instead of a mean."""

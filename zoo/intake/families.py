@@ -19,6 +19,7 @@ from zoo.conjugate.product import Product
 from zoo.exponential_family import Categorical, Gaussian, Ordinal
 from zoo.fields import family_field
 from zoo.intake.kinds import Column, Columns
+from zoo.intake.tables import numbered
 from zoo.model import Model
 
 AUTO = "auto"  # the name of a family that the columns of a table decide
@@ -38,7 +39,7 @@ FAMILIES: Mapping[str, tuple[Any, type[ComponentPrior]]] = {
 
 
 def families_for(model: Model | type[Model], columns: Sequence[Columns | None]) -> tuple[Any, ...]:
-    """The family of the cells of each part, in a projection.
+    """The family of the cells of each part, in a projection; two words are yes and no.
 
     Args:
         model: whose tables say whether all columns of a part must agree.
@@ -60,7 +61,7 @@ def families_for(model: Model | type[Model], columns: Sequence[Columns | None]) 
 
 
 def _family_of(column: Column) -> Any:
-    family = FAMILIES[column.kind][0]
+    family = FAMILIES["yes/no" if column.has_two_words else column.kind][0]
     if isinstance(family, str):
         return family
     if isinstance(family, type):
@@ -115,10 +116,9 @@ def as_taken(model: Model, columns: Sequence[Columns | None]) -> tuple[Columns |
     found: list[Columns | None] = list(columns)
     for place, (own, family) in enumerate(zip(columns, model.part_families, strict=False)):
         if own is not None:
-            size, name = len(own.kept), type(model).__name__
-            starts = [-1] * size if family is None else family.level_starts(size)[:size]
+            name = type(model).__name__
             logs = {*family.logs} if isinstance(family, ComponentPrior) else None
-            found[place] = own.numbered_from(starts, name).with_logs(logs, name)
+            found[place] = numbered(own, family, name).with_logs(logs, name)
     return tuple(found)
 
 

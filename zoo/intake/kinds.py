@@ -160,6 +160,11 @@ class Column:
         return self.is_given or (bool(self.levels) and self.levels != _PLAIN_ANSWERS and not self.numbers)
 
     @property
+    def has_two_words(self) -> bool:
+        """Whether the cells are one of two words, and the caller said nothing of them."""
+        return self.kind in _WORDS_OF_KIND and len(self.levels) == 2 and not (self.numbers or self.is_given)
+
+    @property
     def is_as_numbered(self) -> bool:
         """Whether the cells are numbers that a model takes as they are."""
         return self.kind in ("real", "positive", "count") or (bool(self.numbers) and self.first is None)
@@ -387,6 +392,23 @@ class Columns:
         return replace(
             self, columns=tuple(replace(column, first=first.get(column.name)) for column in self.columns)
         )
+
+    def with_answers(self, places: Collection[int]) -> Self:
+        """The columns where some of two words are zeros and ones, the second word being yes.
+
+        Args:
+            places: numbers of columns whose cells a model takes as zeros and ones, among those that are part
+                of the data.
+
+        Returns:
+            The columns.
+        """
+        answers = {
+            column.name: replace(column, kind="yes/no", doubt=f"yes: {column.levels[1]}")
+            for place, column in enumerate(self.kept)
+            if place in places and column.has_two_words
+        }
+        return replace(self, columns=tuple(answers.get(column.name, column) for column in self.columns))
 
     def with_logs(self, places: Set[int] | None, model: str) -> Self:
         """The columns where only some are fitted by their logarithms, and the others are taken as they are.

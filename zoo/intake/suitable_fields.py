@@ -19,7 +19,7 @@ from zoo.exponential_family import as_family
 from zoo.fields import family_field, names_of
 from zoo.intake.families import FAMILIES, as_taken, components_of, families_for
 from zoo.intake.kinds import Columns
-from zoo.intake.tables import NUMBERS
+from zoo.intake.tables import NUMBERS, without_ids
 from zoo.model import Model
 
 
@@ -133,9 +133,10 @@ def suitable_tables(
     if any(found is not None and found.needs_families for found in own):
         fields = _fields_for_columns(model, data, own)
         own = as_taken(model(**fields), own)
+    ids = [None if found is None else found.label for found in columns]
     parts = tuple(
-        part if found is None else as_matrix(found.encoded(part))
-        for part, found in zip(data, own, strict=True)
+        without_ids(part, label) if found is None else as_matrix(found.encoded(part))
+        for part, found, label in zip(data, own, ids, strict=True)
     )
     return suitable_fields(model, parts) if fields is None else fields, parts
 

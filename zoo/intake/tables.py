@@ -77,6 +77,18 @@ class PartNames:
         return tuple(table.name for table in (owner.data if model is None else tables_of(model)))
 
 
+def without_ids(part: Any, id: str | None) -> Any:
+    """A part of the data without the column that labels its rows, if it is a table that has it.
+
+    Args:
+        part: of the data.
+        id: name of the column; None: there is none.
+    """
+    if id is None or not isinstance(part, pd.DataFrame):
+        return part
+    return part.loc[:, [str(name) != str(id) for name in part.columns]]
+
+
 def tables_of(model: "Model") -> tuple[Table, ...]:
     """The parts of the data by their names: as declared, a starred one once for each family.
 
@@ -116,13 +128,31 @@ def as_cells(model: "Model", place: int, part: Any) -> Any:
         return part
     if isinstance(part, pd.DataFrame) and "class_labels" not in table.cells:
         columns = read_columns(part, name=table.name)
-        size = len(columns.kept)
-        starts = np.full(size, -1) if family is None else family.level_starts(size)
-        part = columns.numbered_from(starts, type(model).__name__).encoded(part)
+        part = numbered(columns, family, type(model).__name__).encoded(part)
     x = checks.as_matrix(part, table.name)
     if table.missing is False:
         checks.check_finite(x, table.name)
     return x
+
+
+def numbered(columns: Columns, family: Any, model: str) -> Columns:
+    """The columns with levels numbered as a family takes them.
+
+    Args:
+        columns: of a table.
+        family: of its cells, or of the components that have them; None: there is none.
+        model: its name, in messages.
+
+    Returns:
+        The columns; two words are yes and no where cells are zeros and ones.
+
+    Raises:
+        ValueError: a column of categories where the family takes no levels.
+    """
+    size = len(columns.kept)
+    starts = np.full(size, -1) if family is None else family.level_starts(size)[:size]
+    answers = family.answer_columns(size) if hasattr(family, "answer_columns") else ()
+    return columns.with_answers(answers).numbered_from(starts, model)
 
 
 def columns_of(model: "Model", data: Sequence[Any]) -> tuple[Columns | None, ...]:

@@ -87,7 +87,8 @@ class MORP(Once):
     Attributes:
         weight: of the outputs against the inputs, in [0, 1]; or one for each output set.
         ridge: relative to the mean eigenvalue.
-        form: ``"primal"`` has weights of columns, ``"dual"`` of rows, ``"simplified"`` no ridge.
+        form: ``"primal"`` has weights of columns, ``"dual"`` of rows, ``"simplified"`` no ridge; ``"auto"``:
+            primal, or dual with a kernel.
         output_kernel: a kernel, or one for each output set.
         output_sets: columns of y by set; None: one set of all.
         balance: whether every output matrix is scaled to the trace of that of the inputs.
@@ -96,7 +97,7 @@ class MORP(Once):
     name = "morp"
     weight: float | tuple[float, ...] = 0.5
     ridge: Annotated[float, _check_ridge] = 0.0
-    form: Literal["primal", "dual", "simplified"] = "primal"
+    form: Literal["auto", "primal", "dual", "simplified"] = "auto"
     output_kernel: OutputKernel | tuple[OutputKernel, ...] = "linear"
     output_sets: tuple[tuple[int, ...], ...] | None = None
     balance: bool = True

@@ -12,7 +12,7 @@ Options of ``fit(zoo.SPPCA(num_latents=K), x, y, method="morp", ...)``:
 * ``ridge`` gamma >= 0, in units of the eigenvalues of :math:`X^T X`.
 * ``form``: ``"primal"`` (linear, weights of columns), ``"dual"`` (the same problem with coefficients of rows;
   any kernel of the model) or ``"simplified"`` (Algorithm 6.3, no ridge; another answer where the centred Gram
-  matrix has not rank N - 1).
+  matrix has not rank N - 1); ``"auto"``: primal, or dual with a kernel.
 * ``output_kernel``: ``"linear"``, ``"rbf"`` or ``"polynomial"``, or one each.
 * ``output_sets``: columns of y by set, as a tuple of tuples; None: one set of all.
 * ``balance``: whether every output matrix is scaled to the trace of that of the inputs.
@@ -84,10 +84,10 @@ def solve(
     own = projections.centred_gram(model.kernel or "linear", x)
     blend = projections.blended_gram(own.matrix, outputs, weights, balance)
     rounding = own.rounding if own.factor is None else own.column_rounding
-    if form == "primal":
+    if form == "primal" or (form == "auto" and model.kernel is None):
         primal = projections.morp_primal(own.factor, blend, model.num_latents, ridge, rounding)
         return projections.stored(primal, model, x), float(primal.eigenvalues.sum())
-    if form == "dual":
+    if form != "simplified":
         found = projections.morp_dual(own.matrix, blend, model.num_latents, ridge, rounding, own.factor)
     else:
         found = projections.morp_simplified(own.matrix, blend, model.num_latents, rounding, own.factor)

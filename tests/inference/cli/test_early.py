@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -11,6 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import zoo
+from inference import methods
+from inference.algorithm import Direct
 from inference.cli import main, sweeping
 from inference.cli.options import COMMANDS, parse
 from inference.cli.paths import target
@@ -552,3 +556,18 @@ def test_a_sweep_by_a_sampler_advises_of_its_options_and_says_why_there_is_no_ev
     out = " ".join(capsys.readouterr().out.split())
     assert "the log evidence of num_components = 2 is not told: " in out and "raise --num-samples" in out
     assert "raise --num-warmup or --num-samples" in out and "--max-iterations" not in out
+
+
+def test_the_help_of_film_names_the_models_and_methods_that_have_films(capsys):
+    """Those that a film refuses are not named, by the rules of films themselves."""
+    assert main(["film", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    filmed, at_once = set(), set()
+    for name in zoo.MODELS:
+        kind = zoo.model_class(name)
+        if ("observation", "feature") in kind.dims.values() and (kind.roles.cluster or kind.roles.loadings):
+            filmed.add(name)
+            at_once |= {own for own in kind.methods if isinstance(methods._method_of(name, own), Direct)}
+    kinds, others = told.partition("Models with films: ")[2].split("; methods: all but ")
+    assert set(re.findall(r"[a-z_]+", kinds)) - {"and"} == filmed
+    assert set(re.findall(r"[a-z_]+", others.partition(", which")[0])) - {"and"} == at_once

@@ -174,3 +174,91 @@ def test_folds_are_of_whatever_a_fit_reads_as_a_table(fits, kind):
     table = shops().to_dict(kind)
     model_size.cross_validate({2: zoo.Mixture(num_components=2)}, table, folds=4)
     assert {x.shape for _, (x,) in fits[0]} == {(30, 3), (40, 3)}
+
+
+def inputs_and_outputs(seed=0):
+    """Tables of the same 40 people, and how their rows lie in the other order."""
+    rng = np.random.default_rng(seed)
+    z, people = rng.normal(size=(40, 1)), [f"p{number}" for number in range(40)]
+    x = pd.DataFrame(z @ rng.normal(size=(1, 4)) + 0.5 * rng.normal(size=(40, 4)), people, list("abcd"))
+    return x, pd.DataFrame({"s": z[:, 0] + 0.3 * rng.normal(size=40)}, people), rng.permutation(40)
+
+
+@pytest.mark.parametrize("kind", ["frame", "series", "array", "other order"])
+def test_outputs_stay_beside_their_inputs_in_every_fold(fits, kind):
+    """As numbers of the same rows, whatever pandas calls them; fit and densities take them."""
+    seen, _ = fits
+    x, y, order = inputs_and_outputs()
+    given = {"frame": y, "series": y["s"], "array": y.to_numpy(), "other order": y.iloc[order]}[kind]
+    model_size.cross_validate({1: zoo.SPPCA(num_latents=1)}, x, given, folds=4)
+    by_input = dict(zip(x["a"], y["s"], strict=True))
+    for _, parts in seen:
+        inputs, outputs = tables.paired_rows(parts, ("x", "y"))
+        assert np.ravel(outputs).tolist() == [by_input[cell] for cell in inputs[:, 0]]
+    assert [len(inputs) for _, (inputs, _) in seen] == [40, 30, 30, 30, 30]
+
+
+def test_outputs_of_tables_are_fitted_and_scored_as_arrays_are():
+    """Numbers as a table and a Series, class labels as a table."""
+    x, y, _ = inputs_and_outputs()
+    labels = pd.Series(np.where(y["s"] > 0, "high", "low"), y.index, name="s")
+    numbers = [(x, y), (x, y["s"]), (x.to_numpy(), y.to_numpy())]
+    words = [(x, labels.to_frame()), (x, labels), (x.to_numpy(), labels.reset_index(drop=True))]
+    model = zoo.SPPCA(num_latents=1, label_coding="reduced")
+    for given in (numbers, words):
+        found = [
+            float(model_size.cross_validate({1: model}, *data, method="em", folds=2)["heldout"].iloc[0])
+            for data in given
+        ]
+        np.testing.assert_allclose(found, found[-1], rtol=1e-12)
+
+
+def test_tables_are_joined_by_id_in_folds_as_in_a_fit(fits):
+    """Rows of the second table lie in another order, and one of its people is no one of the first."""
+    seen, _ = fits
+    x, y, order = inputs_and_outputs()
+    first = x.iloc[1:].rename_axis("who").reset_index()
+    second = y.assign(t=-y["s"]).rename_axis("who").reset_index().iloc[order].reset_index(drop=True)
+    model = zoo.Paired(num_shared=1, families=("auto", "auto"))
+    with pytest.warns(UserWarning, match="1 of 40 rows of y_1 have no partner by who"):
+        model_size.cross_validate({1: model}, first, second, folds=3, id="who")
+    by_input = dict(zip(x["a"], y["s"], strict=True))
+    for _, (inputs, outputs) in seen:
+        assert inputs.shape[1] == 4 and outputs.shape[1] == 2
+        assert outputs[:, 0].tolist() == [by_input[cell] for cell in inputs[:, 0]]
+    seen.clear()
+    both = x.join(y).rename_axis("who").reset_index()
+    model_size.cross_validate({1: zoo.SPPCA(1)}, both[["who", *x]], both[["who", "s"]], folds=2, id="who")
+    assert all(inputs.shape[1] == 4 and outputs.shape[1] == 1 for _, (inputs, outputs) in seen)
+
+
+def test_the_command_compares_supervised_models_of_tables_with_ids(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    x, y, _ = inputs_and_outputs()
+    x.join(y).rename_axis("who").reset_index().to_csv("people.csv", index=False)
+    small = ["--models", "sppca", "--methods", "em", "--no-progress", "--num-restarts", "1"]
+    for choice in (["--views", "a:d", "s"], ["--x", "a:d", "--y", "s"]):
+        assert main(["compare", "people.csv", *choice, "--id", "who", *small]) == 0
+        printed = capsys.readouterr().out
+        assert "sppca        em" in printed and "not fitted" not in printed
+    x.assign(kind=np.where(y["s"] > 0, "high", "low")).to_csv("kinds.csv", index=False)
+    swept = ["sweep", "sppca", "kinds.csv", "--y", "kind", "--sizes", "1", "--set", "label_coding=reduced"]
+    assert main([*swept, "--folds", "2", "--method", "em"]) == 0
+    assert "go on with zoo sweep sppca" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_command_compares_topic_models_of_a_table_of_counts(tmp_path, capsys, monkeypatch):
+    """Words that are rare, or in every document once, are counts too; beside others the refusal says how."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    counts = pd.DataFrame(rng.poisson(2.0, (30, 5)), columns=[f"w{place}" for place in range(5)])
+    counts["w5"], counts["w6"] = 1, rng.integers(2, size=30)
+    counts.insert(0, "doc", [f"d{place}" for place in range(30)])
+    counts.to_csv("counts.csv", index=False)
+    small = ["--methods", "vb", "--no-progress", "--num-restarts", "1", "--num-samples", "10"]
+    assert main(["compare", "counts.csv", "--models", "lda", "--id", "doc", *small]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "lda vb" in printed and "w0 to w6 (7 columns): counts" in printed and "left out" not in printed
+    assert main(["compare", "counts.csv", "--models", "lda", "mixture", "--methods", "em", *small[2:]]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "not fitted: lda: the other models score cells" in printed and "--models lda pcp" in printed

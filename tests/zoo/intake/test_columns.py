@@ -326,6 +326,46 @@ def test_views_choose_their_families():
     assert [type(family).__name__ for family in made.families] == ["Bernoulli", "Poisson"]
 
 
+def coins():
+    """Two words, a scale of two levels and numbers, of which some cells are missing."""
+    coin = np.where(np.arange(N) % 3 == 0, "h", "t").astype(object)
+    coin[4] = None
+    size = np.where(np.arange(N) % 2 == 0, "low", "high")
+    return pd.DataFrame({"coin": coin, "size": size, "score": RNG.normal(size=N)})
+
+
+def test_two_words_are_yes_and_no_in_projections():
+    """As yes and no are, in the order of the levels, and told as such; in mixtures they are categories."""
+    frame = coins()
+    read = read_columns(frame)
+    for model, place in (
+        (zoo.EPCA(num_latents=1), 0),
+        (zoo.Paired(families=("auto", "auto"), num_shared=1), 1),
+    ):
+        made = model.with_families([read] * (place + 1))
+        family, columns = made.part_families[place], as_taken(made, [read] * (place + 1))[place]
+        assert [type(family.families[c]).__name__ for c in family.columns] == [*["Bernoulli"] * 2, "Gaussian"]
+        assert str(columns) == "coin: yes/no (yes: t), 1 missing; size: yes/no (yes: high); score: real"
+        cells = columns.encoded(frame)
+        np.testing.assert_array_equal(
+            cells["coin"], np.where(np.arange(N) % 3 == 0, 0.0, 1.0) + cells["coin"] * 0
+        )
+        np.testing.assert_array_equal(cells["size"], np.arange(N) % 2)
+        assert [columns.kept[0].cell_in_words(p) for p in (0.2, 0.9)] == ["h", "t"]
+        assert columns.level_numbers == {"coin": {"h": 0, "t": 1}, "size": {"low": 0, "high": 1}}
+        with pytest.raises(
+            ValueError, match="column 'coin' has 'edge' in row 2, which is none of its levels h, t"
+        ):
+            columns.encoded(frame.assign(coin=np.where(np.arange(N) == 2, "edge", "h")))
+    assert type(zoo.EPCA.from_data(frame[["coin"]], num_latents=1).family).__name__ == "Bernoulli"
+    made = zoo.Mixture().with_families([read])
+    assert [c.kind for c in as_taken(made, [read])[0].kept] == ["category", "ordered", "real"]
+    told = read_columns(frame, families={"coin": "categorical", "size": "ordinal"})
+    made = zoo.EPCA(num_latents=1).with_families([told])
+    assert [type(f).__name__ for f in made.family.families] == ["Categorical", "Ordinal", "Gaussian"]
+    assert as_taken(made, [told])[0].kept[0].kind == "category"
+
+
 def test_categories_in_a_model_of_numbers_say_what_to_do():
     frame = pd.DataFrame({"age": RNG.normal(size=N), "region": RNG.choice(["n", "s", "e"], N)})
     with pytest.raises(ValueError, match=r"DEPCAM takes numbers .* hold categories: region .*'leave_out'"):

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from inference import fit, log_density, predict
+from inference import extend, fit, log_density, predict
+from inference.diagnostics.model_criticism import check_predictions, to_replicate
 from inference.methods.linear_gaussian import em as linear_gaussian
 from inference.methods.sppca import ep as ep_sppca
 from inference.methods.sppca.ep import propagate
@@ -96,6 +97,25 @@ def test_labels_move_the_probabilities(binary):
     shares = np.asarray(predict(tree, x))[:, 0]
     assert ((shares > 0.5) == (y[:, 0] == 1))[known].mean() > 0.7
     np.testing.assert_array_equal(np.asarray(predict(tree, x, y))[known, 0], y[known, 0])
+
+
+@pytest.mark.filterwarnings("ignore:.*has not converged")
+@pytest.mark.parametrize("kind", ["binaries", "classes"])
+def test_rows_are_replicated_with_latents_of_their_own(kind):
+    """The posterior holds none: columns of x and y vary together as loadings say, not about fixed latents."""
+    x, y = rows_of(kind, 18)
+    tree = fit(SPPCA(2, output_likelihood="probit"), x, y, max_iterations=3)
+    assert "latents" not in tree["posterior"] and check_predictions(tree).table.index.size
+    many = extend(to_replicate(tree, 400), "posterior_predictive", seed=1)["posterior_predictive"]
+    drawn = many["x"].to_numpy().reshape(-1, 4)
+    at = {name: value.to_numpy()[0, 0] for name, value in tree["posterior"].items()}
+    wanted = at["loadings_x"] @ at["loadings_x"].T + at["noise_variance_x"] * np.eye(4)
+    deviation = np.sqrt(np.diag(wanted))
+    error = 5 * np.outer(deviation, deviation) * np.sqrt(2 / len(drawn))  # false alarms below 1e-5
+    assert (np.abs(np.cov(drawn.T) - wanted) < error).all()
+    of_rows = many["x"].mean(("chain", "draw")).to_numpy() - at["loc_x"]  # planted: latents that stay
+    assert (np.abs(of_rows) < 5 * deviation / np.sqrt(400)).all()
+    assert set(np.unique(many["y"])) == {0.0, 1.0}
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import pytest
 import scipy.linalg
 
 from inference import extend, fit, load, log_density, model_of, predict, save, transform
+from inference.diagnostics import summary_text
 from inference.methods.sppca.morp import METHODS
 from inference.methods.sppca.projections import (
     _singular,
@@ -155,6 +156,31 @@ def test_kernels_output_sets_and_saving(tmp_path):
     np.testing.assert_allclose(*pairs, atol=1e-7)
 
 
+def test_a_kernel_has_the_dual_form_unless_another_is_asked_for():
+    x, y, _ = toy(0)
+    model = SPPCA(num_latents=3, kernel=RBF(4.0))
+    bare, dual = (fit(model, x, y, method="morp", **form) for form in ({}, {"form": "dual"}))
+    np.testing.assert_array_equal(transform(bare, x), transform(dual, x))
+    assert (
+        np.abs(transform(fit(model, x, y, method="morp", form="simplified"), x) - transform(dual, x)).max()
+        > 1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "noun"), [("morp", "eigenvalues"), ("kernel_cca", "canonical correlations")]
+)
+def test_a_summary_tells_what_the_directions_are_worth_and_promises_no_drawn_data(method, noun):
+    x, y, _ = toy(0)
+    tree = fit(SPPCA(num_latents=2), x, y, method=method)
+    told, worth = summary_text(tree), tree["variational"]["eigenvalues"].to_numpy()
+    assert told.startswith("Two directions, with the ") and "drawn from the fit" not in told
+    assert f"{noun} {worth[0]:.3g}, {worth[1]:.3g}." in told
+    assert sum(worth) == pytest.approx(float(tree["trace"]["objective"][-1]))
+    one = summary_text(fit(SPPCA(num_latents=1), x, y, method=method))
+    assert one.startswith("One direction, with the ") and f"{noun[:-1]} {worth[0]:.3g}." in one
+
+
 def test_traces_are_balanced():
     x, y, _ = toy(0)
     scores = [transform(fit(MODEL, x, scale * y, method="morp"), x).to_numpy() for scale in (1.0, 100.0)]
@@ -202,7 +228,7 @@ def test_kernel_cca_is_cca_as_the_ridge_goes():
         ({"weight": (0.6, 0.6)}, r"weight must lie in \[0, 1\], also in sum"),
         ({"weight": (0.2, 0.3)}, "one number for each of the 1 output sets"),
         ({"ridge": -1.0}, "ridge must be a number of at least 0"),
-        ({"form": "tertiary"}, "form must be one of primal, dual, simplified"),
+        ({"form": "tertiary"}, "form must be one of auto, primal, dual, simplified"),
         ({"form": "simplified", "ridge": 1.0}, "has no ridge"),
         ({"output_kernel": "sigmoid"}, "output_kernel must be one of linear, rbf, polynomial"),
         ({"output_sets": ((0, 1), (1, 2)), "weight": (0.1, 0.1)}, "each in one set"),
@@ -219,7 +245,7 @@ def test_data_that_projections_cannot_take():
     with pytest.raises(ValueError, match="morp needs every cell.*row 45, column 0 of y is missing"):
         fit(MODEL, x, partly, method="morp")
     with pytest.raises(ValueError, match="with a kernel use form='dual'"):
-        fit(SPPCA(num_latents=3, kernel="linear"), x, y, method="morp")
+        fit(SPPCA(num_latents=3, kernel="linear"), x, y, method="morp", form="primal")
     with pytest.raises(ValueError, match="outputs have rank, 1; num_latents is 3"):
         fit(MODEL, x, y[:, :1], method="kernel_cca")
     with pytest.raises(ValueError, match="ridge must be a positive number"):
