@@ -55,9 +55,10 @@ def for_arviz(tree: xr.DataTree, *, column: str | int | None = None, seed: int =
         A tree with: ``posterior``, nothing in it by row and no cell that stays the same within every chain,
         of symmetric matrices the upper triangle (a variable of which cells are left out has the others along
         the dim ``NAME_cell``);
-        ``log_likelihood``, the density of each row in one variable; ``observed_data`` and
-        ``posterior_predictive``, an outcome a row under the same name, called like the data (``x``,
-        ``y_0_and_y_1``), the attribute ``column`` telling which; the replications are drawn when they are
+        ``log_likelihood``, the density of each row in one variable, of a row with a weight that of so many
+        rows (`arviz.loo` leaves them out together); ``observed_data`` and ``posterior_predictive``, an
+        outcome a row under the same name, called like the data (``x``, ``y_0_and_y_1``), the attribute
+        ``column`` telling which; the replications are drawn when they are
         first read; ``sample_stats``, ``log_prior``, and ``prior`` where the fit has it. The root attribute
         ``not_made`` lists what is left out, with the reasons. The fit itself is not changed. Of more than
         20 quantities `arviz.plot_psense_dist` takes some by ``var_names``, or all with a larger
