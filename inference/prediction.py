@@ -83,8 +83,8 @@ def transform(
     From VB they are those of q (of `zoo.EPCA` and `zoo.Paired` given the means of the loadings under q: the
     latents of the fitted rows, which tables have, know the loadings' spread, and are nearer to zero), from
     MAP those of the joint maximum. From draws they are averaged over draws
-    that were first brought to one labelling or orientation (shares in clusters by the row's density under
-    each draw); of cells that are not Gaussian each draw's are a
+    that were first brought to one labelling or orientation, of a model with clusters by the row's density
+    under each draw; of cells that are not Gaussian each draw's are a
     mean to the order after Laplace's (`zoo.exponential_family.natural_params.row_means`). Of cells recorded
     in steps 400 draws are averaged, spread evenly over the chains, for each takes many passes. Latents have
     the numbers, axes and signs of the tables, pictures and reports: the orientation of
