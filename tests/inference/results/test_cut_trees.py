@@ -79,4 +79,4 @@ def test_a_dim_of_the_draws_that_is_lost_is_named(question, dim, of_clusters, ro
     """Some of these gave a bare KeyError."""
     with pytest.raises(ValueError, match=rf"lacks \['{dim}'\]: .* tree\.isel\({dim}=\[0\]\)"):
         question(of_clusters.isel({dim: 0}), rows)
-    question(of_clusters.isel({dim: [0]}), rows)
+    question(of_clusters.isel({dim: [0]}), rows[:3])  # others are warned of: clusters are none there
