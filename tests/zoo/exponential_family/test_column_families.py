@@ -226,16 +226,18 @@ def _in_order(model, data, values):
 def test_cut_points_have_names(levels):
     frame = pd.DataFrame(levels, columns=list("abcde"))
     words = {1: "low", 2: "high"}
-    frame["e"] = pd.Categorical(frame["e"].map(words), ["low", "high"], ordered=True)
+    frame["e"] = pd.Categorical(frame["e"].map(words), ["low", "high", "higher", "most"], ordered=True)
     frame["a"] = pd.Categorical(
         frame["a"].map({1: "no", 2: "maybe", 3: "yes"}), ["no", "maybe", "yes"], ordered=True
     )
     model = zoo.EPCA.from_data(frame[["a", "e"]], num_latents=1)
-    assert [model.family.families[place].num_levels for place in model.family.columns] == [3, 2]
+    assert [model.family.families[place].num_levels for place in model.family.columns] == [3, 4]
     assert model.variable_dims["cut_points"] == ("level_cut",)
     read = read_columns(frame[["a", "e"]])
     named = dim_labels(model, {"feature": ["a", "e"]}, (read,))
-    assert named == {"level_cut": ["a: no|maybe", "a: maybe|yes", "e: low|high"]}
+    assert named == {
+        "level_cut": ["a: no|maybe", "a: maybe|yes", "e: low|high", "e: high|higher", "e: higher|most"]
+    }
     numbered = dim_labels(zoo.EPCA(family=LEVELS, num_features=5), {"feature": list("abcde")})
     assert numbered["level_cut"][:3] == ["a: 1|2", "a: 2|3", "c: 1|2"] and len(numbered["level_cut"]) == 9
     dims = zoo.Paired((LEVELS, Ordinal(5)), num_shared=1, num_features=(5, 2)).variable_dims
