@@ -228,6 +228,7 @@ def test_rows_of_no_fitted_cluster_are_warned_of_by_name():
     assert "new_cluster" not in inference.predict(full, x, what="probabilities").coords
 
 
+@pytest.mark.slow
 def test_a_new_row_belongs_where_a_fit_that_has_it_would_put_it():
     """By Gibbs too, whose clusters without rows are draws of the prior: the few near the row count.
 
